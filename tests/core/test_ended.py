@@ -70,7 +70,7 @@ def test_whatever_commits_within_the_overlap_is_told_exactly_once(
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ENDED_TOLD_MAX", 3)
+    monkeypatch.setattr(module, "ENDED_REMEMBERED_MAX", 3)
     follower = Follower(START)
     jobs = [at(1, number) for number in range(5)]
     assert follower.take(jobs) == jobs

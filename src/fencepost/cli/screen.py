@@ -75,7 +75,7 @@ class Screen:
             return [] if ready else None
         data = os.read(self._input, 4096)
         names, self._rest = read_keys(self._rest + data)
-        return names if data else ["quit"]  # nobody is there any more
+        return names if data else ["quit"]  # the terminal was closed
 
     @contextmanager
     def taken(self) -> Iterator[None]:

@@ -99,7 +99,7 @@ def lay_out(
     beside = _fitting([(at, widths[at]) for at in (kept[:-1] if below else kept)], soft, width)
     lines = _lines([[_cut(titles[at], size)] for at, size in beside.items()], beside)
     for row in cells:
-        # The first column is not wrapped: nobody's text begins a line.
+        # The first column is not wrapped, so that no line begins with a user's text.
         parts = [
             [_cut(row[at], size)]
             if is_flat or at == kept[0]

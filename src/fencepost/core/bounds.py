@@ -108,7 +108,7 @@ CREATION_DISORDER: Final = 1.0
 differ by more are recorded."""
 ENDED_OVERLAP: Final = 5.0
 """How late the end of a job may become visible to readers."""
-ENDED_TOLD_MAX: Final = 100_000
+ENDED_REMEMBERED_MAX: Final = 100_000
 """Ended jobs that a follower remembers, to report each once."""
 
 # Locks, on PostgreSQL, in seconds.

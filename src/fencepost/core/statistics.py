@@ -19,7 +19,7 @@ from itertools import chain
 
 import msgspec
 
-from fencepost.core.bounds import ENDED_OVERLAP, ENDED_TOLD_MAX, STATS_NAMES_MAX
+from fencepost.core.bounds import ENDED_OVERLAP, ENDED_REMEMBERED_MAX, STATS_NAMES_MAX
 from fencepost.core.job.lifecycle import State
 
 OVERLAP = timedelta(seconds=ENDED_OVERLAP)
@@ -69,7 +69,7 @@ class Follower:
         """Drop what will not be read again; of too many, the oldest, at the risk of repeats."""
         since = self.since
         kept = {place: at for place, at in self._reported.items() if at >= since}
-        excess = max(len(kept) - ENDED_TOLD_MAX, 0)
+        excess = max(len(kept) - ENDED_REMEMBERED_MAX, 0)
         self._reported = dict(list(kept.items())[excess:])
 
 

@@ -196,7 +196,7 @@ def digest_of(text: str) -> bytes:
 
 
 def id_in(presented: str) -> str | None:
-    """Return the id in a presented token; None if it has not our form."""
+    """Return the id in a presented token; None if it does not have our form."""
     match = _FORM.fullmatch(presented)
     return None if match is None else match[1]
 

@@ -203,7 +203,7 @@ class LogHandler(logging.StreamHandler[TextIO]):
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Tell whether *stream* shows colours: a terminal, and nobody has said otherwise."""
+    """Return whether *stream* shows colours: a terminal, unless the environment says otherwise."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return stream.isatty() and not plain
 

@@ -1,4 +1,4 @@
-"""A connection that nobody can hold open for nothing, nor fill without end.
+"""A connection that a client cannot hold open for nothing, nor fill without end.
 
 uvicorn parses requests and answers them. It sets no time limit on headers, nor on a client that
 does not read its response, and it refuses what is not HTTP in plain text. ``Connection`` adds these

@@ -185,8 +185,8 @@ class Context:
     def complete_in(self, conn: Any, result: Any = None) -> None:
         """Complete the job in the open transaction of *conn*: with the handler's writes or not.
 
-        Make it the last thing before the commit: until then nobody can cancel the job, and those
-        that wait for it wait. Raises StaleLeaseError if the lease is lost; roll back then.
+        Make it the last thing before the commit: until then the job cannot be cancelled, and
+        jobs that depend on it wait. Raises StaleLeaseError if the lease is lost; roll back then.
         """
         join = partial(self._actions.store.run_in, conn, must_be_open=True)
         drive(self._actions.complete(result), join)

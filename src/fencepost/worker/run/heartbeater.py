@@ -201,5 +201,5 @@ def _interval(held: InFlightJob) -> float:
 
 
 def _has_joined(held: InFlightJob) -> bool:
-    """Tell whether the handler has completed the job in its own transaction, or may have."""
+    """Return whether the handler has completed the job in its own transaction, or may have."""
     return held.attempt is not None and bool(held.attempt.state.marks)

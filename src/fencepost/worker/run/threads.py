@@ -35,7 +35,7 @@ class Threads:
     ) -> asyncio.Future[Any]:
         """Return a future of *function*'s result, computed in a thread with a fresh context.
 
-        By *stop* it can be stopped.
+        *stop* can stop it.
         """
         if stop is not None:
             function = partial(stop.run, function)
