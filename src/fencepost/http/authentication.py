@@ -170,7 +170,7 @@ class Authenticator:
 
 
 def _is_live(record: TokenRecord, clock: Clock) -> bool:
-    """Tell whether a token that was valid when tokens were read still is."""
+    """Return whether a token that was valid when tokens were read still is."""
     return record.expires_at is None or record.is_live(clock.now())
 
 
@@ -259,7 +259,7 @@ class TokenCache:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether *host* always means this machine, whatever a name server says."""
+    """Return whether *host* always means this machine, whatever a name server says."""
     name = host.lower()
     if name == LOCALHOST or name.endswith(f".{LOCALHOST}"):
         return True
@@ -319,7 +319,7 @@ def _check_local(hosts: tuple[bytes, ...], origins: tuple[bytes, ...]) -> None:
 
 
 def _is_same(origin: str, host: re.Match[str]) -> bool:
-    """Tell whether a page came from the host that it sends requests to."""
+    """Return whether a page came from the host that it sends requests to."""
     parts = _ORIGIN.fullmatch(origin)
     authority = None if parts is None else _AUTHORITY.fullmatch(parts[2])
     if parts is None or authority is None:

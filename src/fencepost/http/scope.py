@@ -236,7 +236,7 @@ async def comparable(call: Call[Any, Any], job_ids: Iterable[str]) -> set[str]:
 
 
 def may_see_all(principal: Principal, job: Job) -> bool:
-    """Tell whether this token may see payload, result and failure of *job*."""
+    """Return whether this token may see payload, result and failure of *job*."""
     return _may_read(principal) or job.submitter == principal.token_id
 
 

@@ -80,14 +80,14 @@ class WorkerHealth:
         self._born_at = clock.monotonic()
 
     def live(self) -> Verdict:
-        """Tell whether the event loop turns; if it does not, the worker should be restarted.
+        """Return whether the event loop turns; if it does not, the worker should be restarted.
 
         A worker that stops, or whose store is away, is live: killing it would not help.
         """
         return verdict(self._stuck(self._live_max))
 
     def ready(self) -> Verdict:
-        """Tell whether the worker would take a job now."""
+        """Return whether the worker would take a job now."""
         pulse = self._pulse
         if pulse.turned_at is None:
             return verdict(STARTING, self._away())

@@ -25,7 +25,7 @@ class Chores:
         """When each chore that has failed may be tried again, on the monotonic clock."""
 
     def may(self, name: str) -> bool:
-        """Tell whether a claim may do the chore now."""
+        """Return whether a claim may do the chore now."""
         until = self.until.get(name)
         return until is None or until <= self._clock.monotonic()
 

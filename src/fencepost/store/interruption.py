@@ -142,7 +142,7 @@ def _take_a_step() -> None:
 
 
 def _is_logging(ident: int) -> bool:
-    """Tell whether a thread is in the middle of writing to a log."""
+    """Return whether a thread is in the middle of writing to a log."""
     frame = sys._current_frames().get(ident)
     for _ in range(FRAMES_MAX):
         if frame is None:

@@ -46,7 +46,7 @@ def _moves(result: Any) -> Sequence[Moved | Settled]:
 
 
 def _has_fired(result: Any) -> bool:
-    """Tell whether a cron made jobs; most workers that try to fire a tick come too late."""
+    """Return whether a cron made jobs; most workers that try to fire a tick come too late."""
     return any(isinstance(reply, Fired) and reply.jobs for reply in result)
 
 

@@ -69,5 +69,5 @@ parse_on_duplicate = partial(check_choice, name="on_duplicate", among=OnDuplicat
 
 
 def is_held(*, is_live: bool, window_ends_us: int | None, now_us: int) -> bool:
-    """Tell whether a key still belongs to its job."""
+    """Return whether a key still belongs to its job."""
     return is_live or (window_ends_us is not None and now_us < window_ends_us)

@@ -194,7 +194,7 @@ def id_bytes(text: object) -> bytes:
 
 
 def is_id(text: str) -> bool:
-    """Tell whether *text* could be the id of a job."""
+    """Return whether *text* could be the id of a job."""
     return _CANONICAL.fullmatch(text.lower()) is not None
 
 

@@ -209,7 +209,7 @@ class RemoteWorkers:
         await session.store.run_async(session.store.cluster.announce(info))
 
     def _is_full(self, now: float) -> bool:
-        """Tell whether there is no room for one more, after those were dropped that are gone."""
+        """Return whether there is no room for one more, after those were dropped that are gone."""
         if len(self._known) < HTTP_WORKERS_MAX:
             return False
         if now < self._full_until:

@@ -105,7 +105,7 @@ class _Wanted:
         )
 
     def is_within_reach(self, job: EndedJob) -> bool:
-        """Tell whether the client may know of *job*, asked for or not."""
+        """Return whether the client may know of *job*, asked for or not."""
         return self._reach is None or job.queue in self._reach
 
     def queue(self, name: str) -> bool:

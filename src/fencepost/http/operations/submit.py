@@ -218,7 +218,7 @@ async def _store_apart(call: Call[Batch, Nothing], known: Disguised) -> list[Acc
 
 
 def _may_be_refused(job: NewJob) -> bool:
-    """Tell whether only the store knows if a job can be stored: it has dependencies or a time."""
+    """Return whether only the store knows if a job can be stored: it has dependencies or a time."""
     return job.after is not None or job.run_at is not None
 
 

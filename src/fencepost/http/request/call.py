@@ -56,7 +56,7 @@ class Call(msgspec.Struct, Generic[B, Q], kw_only=True):
         self.principal = await self.recheck()
 
     def is_off(self) -> bool:
-        """Tell whether waiting is of no use any more: the client is gone, or the server stops."""
+        """Return whether waiting is of no use any more: the client is gone, or the server stops."""
         return self.api.is_stopping or self.is_gone()
 
     async def compute(self, work: Callable[[], T]) -> T:

@@ -148,7 +148,7 @@ class Endpoint:
             )
 
     def _is_on_record(self, error: FencepostError) -> bool:
-        """Tell whether *error* refuses an operator's action, rather than a failure of it.
+        """Return whether *error* refuses an operator's action, rather than a failure of it.
 
         A rate limit does not refuse the action: the same request succeeds later.
         """

@@ -117,7 +117,7 @@ class Inbox:
             self._listening = asyncio.get_running_loop().create_task(self._listen())
 
     def is_gone(self) -> bool:
-        """Tell whether the client has hung up, as far as is known."""
+        """Return whether the client has hung up, as far as is known."""
         return self._is_gone or self._is_lost()
 
     async def _listen(self) -> None:

@@ -21,7 +21,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def is_about_whole_numbers(error: msgspec.ValidationError) -> bool:
-    """Tell whether a number was refused for being written as a float."""
+    """Return whether a number was refused for being written as a float."""
     return "`int" in str(error) and "got `float`" in str(error)
 
 

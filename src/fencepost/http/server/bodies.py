@@ -114,7 +114,7 @@ class HeldBytes:
             self._marked, self._marked_at = self.size, self._bodies.clock.monotonic()
 
     def is_slow(self, now: float) -> bool:
-        """Tell whether too little has arrived for too long."""
+        """Return whether too little has arrived for too long."""
         return now - self._marked_at > HTTP_BODY_STALL
 
     def cut(self) -> None:

@@ -172,7 +172,7 @@ class Connection(asyncio.Protocol):
         return self._is_hung_up
 
     def is_lost(self) -> bool:
-        """Tell whether the client is gone."""
+        """Return whether the client is gone."""
         return self._lost.is_set()
 
     async def wait_lost(self) -> None:
@@ -260,7 +260,7 @@ class Connection(asyncio.Protocol):
             self.transport.close()
 
     def _is_stuck(self, now: float, timeout: float) -> bool:
-        """Tell whether the client has taken too little of an answer for too long."""
+        """Return whether the client has taken too little of an answer for too long."""
         size = self.transport.get_write_buffer_size()
         if not size:
             self._untaken_at = None

@@ -106,7 +106,7 @@ class ChunkLines:
 
 
 def is_plain(path: str, raw_path: bytes) -> bool:
-    """Tell whether a path has no encoded slash, backslash or control character.
+    """Return whether a path has no encoded slash, backslash or control character.
 
     Where a proxy grants access by path, ``/v1%2fjobs`` must not mean ``/v1/jobs``, nor
     ``/v1/jobs%0a``. *raw_path* is empty where a server does not provide it.

@@ -190,5 +190,5 @@ def fire_of(cron: Cron, expected: datetime, due: Due) -> CronFire:
 
 
 def has_same_times(cron: Cron, row: CronView) -> bool:
-    """Tell whether *cron* has the schedule that the store has."""
+    """Return whether *cron* has the schedule that the store has."""
     return (cron.schedule.expression, cron.schedule.tz) == (row.expression, row.tz)

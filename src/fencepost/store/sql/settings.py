@@ -59,7 +59,7 @@ class SettingPlans(NamedTuple):
             yield self._statement(SET_LIMIT, scope.value, key, max_running, alone=True)
 
     def is_paused(self, scope: Scope, name: str) -> Plan[bool]:
-        """Tell whether a queue or a type is paused."""
+        """Return whether a queue or a type is paused."""
         return bool((yield self._statement(IS_PAUSED, scope.value, name)))
 
     def paused(self, scope: Scope) -> Plan[set[str]]:

@@ -65,7 +65,7 @@ def held_up(record: JobRecord) -> JobRecord:
 
 
 def needs_key(record: JobRecord) -> bool:
-    """Tell whether the job must have its key; one that has ended can do without (C15)."""
+    """Return whether the job must have its key; one that has ended can do without (C15)."""
     return record.holds_key and not record.job.state.is_terminal
 
 
@@ -224,7 +224,7 @@ class DumpPlans(NamedTuple, Generic[E]):
 
 
 def _is_readable(job: Job, columns: Sequence[Any], policies: Collection[int]) -> bool:
-    """Tell whether a job would arrive as it is; of one that has ended, any part will do."""
+    """Return whether a job would arrive as it is; of one that has ended, any part will do."""
     try:
         decode_tags(columns[TAGS])
     except (ValueError, TypeError):

@@ -56,7 +56,7 @@ def check_name(path: str, *, group: int | None, database: str | None) -> None:
 
 
 def is_shared(folder: str) -> bool:
-    """Tell whether users besides its owner can create files in *folder*."""
+    """Return whether users besides its owner can create files in *folder*."""
     return bool(os.stat(folder).st_mode & SHARED_WRITE)
 
 
@@ -116,7 +116,7 @@ def _trusted(database: str | None) -> set[int]:
 
 
 def _fits(path: str, status: os.stat_result, group: int | None) -> bool:
-    """Tell whether a file belongs to *group*, so that only one of its members can have made it.
+    """Return whether a file belongs to *group*, so that only one of its members can have made it.
 
     Where everybody can create files, these may get the group of the folder without any membership.
     """

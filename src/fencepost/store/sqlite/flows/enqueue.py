@@ -86,7 +86,7 @@ def _check_times(jobs: Sequence[NewJob], now: int) -> None:
 
 
 def _is_particular(job: NewJob) -> bool:
-    """Tell whether the job needs more than a plain row: dependencies, a flow, a key, a callback."""
+    """Return whether it needs more than a plain row: dependencies, a flow, a key, a callback."""
     return bool(job.after or job.flow or job.node or job.callback_url or job.concurrency_key)
 
 

@@ -96,7 +96,7 @@ def locate(tokens: Iterable[str]) -> Plan[dict[int, LiveRow]]:
 
 
 def is_valid(job: LiveRow | None, job_id: str, lease_token: str, now: int) -> bool:
-    """Tell whether a write to a running job is accepted: the only such rule (INV-2)."""
+    """Return whether a write to a running job is accepted: the only such rule (INV-2)."""
     return (
         job is not None
         and job.number == RUNNING

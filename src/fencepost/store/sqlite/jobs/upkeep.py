@@ -123,7 +123,7 @@ def recover(env: Env, limit: int, now: int | None = None) -> Plan[list[Moved]]:
 
 
 def _is_overdue(job: LiveRow, policy: Policy) -> bool:
-    """Tell whether an expired lease lasted until its deadline."""
+    """Return whether an expired lease lasted until its deadline."""
     assert job.lease_expires_at is not None and job.started_at is not None
     return job.lease_expires_at >= deadline(policy, job.started_at, job.timeout_grace or 0)
 

@@ -106,7 +106,7 @@ class Budget:
         self._returned: Counter[str] = Counter()
 
     def allows(self, lane: Lane) -> bool:
-        """Tell whether a job of *lane* may start."""
+        """Return whether a job of *lane* may start."""
         return self._left.get(lane.type, 1) > 0
 
     def binds(self, lanes: Sequence[Lane]) -> bool:

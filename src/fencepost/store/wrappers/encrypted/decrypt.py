@@ -291,7 +291,7 @@ def _seen(body: Body, open_: Callable[[], Body]) -> Body:
 
 
 def _lacks(record: JobRecord) -> bool:
-    """Tell whether a value of *record* was refused because it was not encrypted."""
+    """Return whether a value of *record* was refused because it was not encrypted."""
     job = record.job
     failures = (job.failure, *(each.failure for each in record.attempts))
     progress = "" if job.progress is None else job.progress["message"]
@@ -310,7 +310,7 @@ _MESSAGES = {
 
 
 def is_stores_own(failure: Failure) -> bool:
-    """Tell whether *failure* is one that a store records by itself.
+    """Return whether *failure* is one that a store records by itself.
 
     A store has no keys. So it records these without encryption, also where plain content is
     refused. They say nothing of a job's content, and any other text was not written by a store.
