@@ -231,6 +231,22 @@ MUTANTS = (
         "tests/worker/test_starts.py",
     ),
     _mutant(
+        "thread-begins-late",
+        "a handler begins however late its thread gets its turn",
+        "worker.run.attempt",
+        "if held is not None and executor.clock.monotonic() > held.start_by:",
+        "if False:",
+        "tests/worker/test_lateness.py",
+    ),
+    _mutant(
+        "threads-are-always-late",
+        "a worker whose threads are always late never starts a job",
+        "worker.run.attempt",
+        "held\n        else:\n            executor.slots.reach.vain = 0\n",
+        "held\n        executor.slots.reach.vain = 0\n",
+        "tests/worker/test_lateness.py",
+    ),
+    _mutant(
         "is-late-from-when-it-looked",
         "how long a job has waited is counted from when the loop saw it, not from the answer",
         "worker.run.fetcher",

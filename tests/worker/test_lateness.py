@@ -6,20 +6,23 @@ import asyncio
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import TypeVar, cast
 
 import pytest
 from tests.worker.flaky import FlakyStore
 from tests.worker.support import LONG
 
-from fencepost import App, Retry
+from fencepost import App, BatchJob, Context, Retry
 from fencepost.clock import SystemClock
 from fencepost.core.bounds import START_WITHIN
 from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.store import Store
+from fencepost.store.interruption import Interruptible
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
 from fencepost.worker.run.slots import Reach
+from fencepost.worker.run.threads import Threads
 
 T = TypeVar("T")
 
@@ -209,3 +212,87 @@ def test_a_loop_that_is_closed_leaves_no_job_running(name: str) -> None:
     assert name in store.torn
     assert app.jobs.count(state="running") == 0
     assert app.jobs.count(state="completed" if name == "settle" else "scheduled") == 3
+
+
+class LateThreads:
+    """The first few threads of handlers get their turn late, as if others were computing."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+        self.left = count
+        self.thread = threading.local()
+        call = Threads.call
+
+        def call_late(
+            threads: Threads, function: Callable[[], T], stop: Interruptible | None = None
+        ) -> asyncio.Future[T]:
+            is_late, self.left = self.left > 0, self.left - 1
+
+            def run() -> T:
+                self.thread.is_late = is_late
+                if is_late:
+                    time.sleep(BLOCKED)
+                return function()
+
+            return call(threads, run, stop)
+
+        monkeypatch.setattr(Threads, "call", call_late)
+
+
+@pytest.mark.requirement("C42")
+@pytest.mark.parametrize("has_hook", [False, True])
+def test_a_handler_whose_thread_gets_its_turn_late_does_not_begin(
+    app: App, monkeypatch: pytest.MonkeyPatch, has_hook: bool
+) -> None:
+    """Also if it computes in a thread, with many others that do."""
+    late = LateThreads(monkeypatch, 3)
+    began: list[bool] = []
+
+    @app.task(retry=Retry.none())
+    def work(ctx: Context) -> None:
+        assert ctx.attempt == 1
+        began.append(late.thread.is_late)
+
+    if has_hook:
+
+        @app.around
+        def inside(ctx: Context, call: Callable[[], None]) -> None:
+            began.append(late.thread.is_late)
+            call()
+            began.pop()
+
+    app.submit_many([work.prepare() for _ in range(3)])
+    run_blocking(app, stops_after=3, concurrency=3)
+    assert began == [False] * 3
+    assert app.session.counters.get("attempt.late") >= 3
+    assert app.jobs.count(state="completed") == 3
+
+
+@pytest.mark.requirement("C42")
+def test_a_batch_whose_thread_gets_its_turn_late_does_not_begin(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = LateThreads(monkeypatch, 1)
+    began: list[bool] = []
+
+    @app.task(batch=3, retry=Retry.none())
+    def work(jobs: list[BatchJob[int]]) -> None:
+        began.extend(late.thread.is_late for _ in jobs)
+
+    app.submit_many([work.prepare(n) for n in range(3)])
+    run_blocking(app, stops_after=3, concurrency=3)
+    assert began == [False] * 3
+    assert app.session.counters.get("attempt.late") >= 3
+
+
+def test_if_all_threads_are_late_one_begins_all_the_same(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = LateThreads(monkeypatch, 1_000)
+
+    @app.task
+    def work() -> None:
+        assert late.thread.is_late
+
+    app.submit_many([work.prepare() for _ in range(3)])
+    run_blocking(app, stops_after=3, concurrency=3)
+    assert app.jobs.count(state="completed") == 3

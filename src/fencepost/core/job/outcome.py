@@ -50,6 +50,10 @@ class Released(msgspec.Struct, gc=False, frozen=True, tag=True):
     """The worker released the job unrun or interrupted; not counted (C23)."""
 
 
+TOO_LATE = Released()
+"""The outcome of an attempt whose thread got its turn too late: its handler was not called."""
+
+
 class Unreadable(msgspec.Struct, gc=False, frozen=True, tag=True):
     """This version of the code cannot read the payload, another may; not counted at first (C47)."""
 

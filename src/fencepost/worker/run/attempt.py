@@ -18,6 +18,7 @@ from fencepost.clock import Clock
 from fencepost.core.job.failure import classify, timed_out
 from fencepost.core.job.hooks import Hook
 from fencepost.core.job.outcome import (
+    TOO_LATE,
     Decision,
     Outcome,
     Released,
@@ -68,6 +69,7 @@ class RunningAttempt:
         "task",
         "thread",
         "timer",
+        "unbegun",
     )
 
     held: InFlightJob
@@ -91,6 +93,8 @@ class RunningAttempt:
         """Stops its thread, if it runs in one."""
         self.batch: RunningBatch | None = None
         """What it shares the call of its handler with."""
+        self.unbegun: InFlightJob | None = None
+        """What it holds, until its thread has called the handler."""
         self.chain: Sequence[Hook] = ()
         """The hooks around it, the outermost first."""
         self._context: Context | None = None
@@ -107,6 +111,8 @@ class RunningAttempt:
         try:
             if self.task.isolation is Isolation.PROCESS:
                 outcome = await self._executor.call_in_child(self)
+            elif self.thread is not None and not self.is_in_time():
+                outcome = TOO_LATE
             else:
                 handler = self._handler()
                 result = await (self._inside_hooks(handler) if self.chain else handler())
@@ -162,16 +168,35 @@ class RunningAttempt:
         del self.held  # or the two would refer to each other, and wait for the garbage collector
         executor.timers.arm(self)
         executor.slots.running[job.lease.token] = self
-        executor.slots.reach.vain = 0
+        if task.isolation is Isolation.THREAD:
+            self.unbegun = held
+        else:
+            executor.slots.reach.vain = 0
         if executor.is_verbose:
             about = {"attempt": job.attempt, "correlation_id": job.correlation_id}
             log_job(names.ATTEMPT_STARTED, job, level=logging.DEBUG, **about)
+        return True
+
+    def is_in_time(self) -> bool:
+        """Tell whether the handler may still begin, in the thread that is about to call it.
+
+        Other threads may have kept the interpreter busy since ``begin``. If not, its outcome is
+        TOO_LATE.
+        """
+        executor, held = self._executor, self.unbegun
+        if held is not None and executor.clock.monotonic() > held.start_by:
+            return False
+        self.unbegun = None
+        executor.slots.reach.vain = 0
         return True
 
     def finish(self, outcome: Outcome | None) -> None:
         """Free the slot of a handler that has returned; its outcome counts if it is the first."""
         self.has_returned = True
         executor = self._executor
+        held, self.unbegun = self.unbegun, None
+        if held is not None and outcome is TOO_LATE and not self.has_ended:
+            executor.note_late(held)
         if executor.leaked and self in executor.leaked:
             executor.regain(self)
         try:
@@ -196,7 +221,8 @@ class RunningAttempt:
         if executor.shutdown.is_stopping:
             executor.slots.quiet.set()  # a handler that never comes back is not waited for
         seconds = executor.clock.monotonic() - self.state.started_at
-        settler.ran[job.type, job.queue].append(seconds)
+        if outcome is not TOO_LATE:
+            settler.ran[job.type, job.queue].append(seconds)
         if outcome is None:
             settler.drop(job)
             executor.counters.add(names.ATTEMPT_INTERRUPTED, reason=str(self.state.cancel_reason))
@@ -207,6 +233,8 @@ class RunningAttempt:
         else:
             decision = decide(job, outcome, executor.rng, executor.backoffs)
             settler.add(settlement_of(job, decision))
+            if outcome is TOO_LATE:
+                return  # it has never run
             if executor.is_telling or outcome.__class__ is not Succeeded:
                 self.report(decision, seconds)
 
@@ -237,6 +265,8 @@ class RunningAttempt:
 
     def _call(self) -> Outcome:
         """Call a ``def`` handler inside ``def`` hooks, in its thread."""
+        if not self.is_in_time():
+            return TOO_LATE
         current_job.set(self.job)
         handler = self._handler()
         result = call_in_turn(self.chain, self.context, handler) if self.chain else handler()

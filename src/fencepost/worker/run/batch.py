@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.core.bounds import BATCH_MARGIN
 from fencepost.core.job.job import Body
-from fencepost.core.job.outcome import Outcome, Succeeded
+from fencepost.core.job.outcome import TOO_LATE, Outcome, Succeeded
 from fencepost.core.job.task import Isolation, Task
 from fencepost.core.values.batch import PAYLOAD, each_result
 from fencepost.core.values.payload import encode_result
@@ -168,6 +168,8 @@ class RunningBatch:
         if executor.tracing is not None:
             task = executor.tracing.around(task, *[each.job for each in attempts])
         self._task = task
+        self._begun: Sequence[RunningAttempt] = ()
+        """Those that the handler is called for: the others came too late."""
         self._chain = first.chain
         self._has_timed_out = False
 
@@ -234,11 +236,16 @@ class RunningBatch:
         return await self._executor.threads.call(partial(context.run, handler), thread)
 
     def _read(self) -> BatchCall:
-        given = [(attempt.context, attempt.job.payload) for attempt in self._attempts]
+        self._begun = [attempt for attempt in self._attempts if attempt.is_in_time()]
+        given = [(attempt.context, attempt.job.payload) for attempt in self._begun]
         return BatchCall(self._task, given)
 
     def _outcomes(self, results: Sequence[object]) -> list[Outcome | None]:
-        return [_outcome(*pair) for pair in zip(self._attempts, results, strict=True)]
+        outcomes: dict[RunningAttempt, Outcome | None] = dict.fromkeys(self._attempts, TOO_LATE)
+        outcomes |= {
+            each: _outcome(each, it) for each, it in zip(self._begun, results, strict=True)
+        }
+        return [outcomes[attempt] for attempt in self._attempts]
 
     def _returned(self, future: asyncio.Future[list[Outcome | None]]) -> None:
         outcomes: Sequence[Outcome | None]

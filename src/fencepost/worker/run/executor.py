@@ -178,11 +178,15 @@ class HandlerExecutor:
 
     def came_late(self, held: InFlightJob) -> None:
         """Release a job whose handler could not begin in time: others kept the loop busy."""
+        self.note_late(held)
+        self.give_back([held])
+
+    def note_late(self, held: InFlightJob) -> None:
+        """Note that a job goes back because its handler could not begin in time."""
         self.counters.add(names.ATTEMPT_LATE)
         self.slots.reach.came_late()
         self.slots.turn -= 1  # the queue whose job could not begin gets its turn again
         self.slots.late.append(held)
-        self.give_back([held])
 
     def refuse(self, held: InFlightJob, error: Exception) -> None:
         """Fail an attempt before its start: the results that its job needs cannot be loaded."""
