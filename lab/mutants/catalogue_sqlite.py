@@ -49,6 +49,14 @@ LANES = (
 
 LEASES = (
     _mutant(
+        "content-has-to-be-text",
+        "one damaged payload or checkpoint fails every claim of the store",
+        "jobs.rows",
+        "when 'text' then cast({column} as blob) else",
+        "when 'text' then {column} else",
+        "tests/store/sqlite/test_bad_days.py",
+    ),
+    _mutant(
         "retrying-jobs-live-for-ever",
         "a job that waits for its retry does not expire",
         "jobs.upkeep",

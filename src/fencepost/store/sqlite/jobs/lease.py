@@ -35,7 +35,7 @@ from fencepost.store.sql.endings import Ending, moved
 from fencepost.store.sqlite.flows.dependents import end_all
 from fencepost.store.sqlite.jobs.catalog import Env, JobCounters, Lane
 from fencepost.store.sqlite.jobs.finish import LiveRow
-from fencepost.store.sqlite.jobs.rows import decode_body, numbers_json, values
+from fencepost.store.sqlite.jobs.rows import as_bytes, decode_body, numbers_json, values
 
 INLINE_MAX = 8_192
 SIZE = "length(payload) + coalesce(length(checkpoint), 0)"
@@ -66,7 +66,10 @@ select seq, lower(hex(id)), lane, policy, priority, attempt, max_attempts, lease
   checkpoint_encoding
 from jobs where seq in (select value from json_each(?))
 """
-LARGE = "select seq, payload, checkpoint from jobs where seq in (select value from json_each(?))"
+LARGE = f"""
+select seq, {as_bytes("payload")}, {as_bytes("checkpoint")} from jobs
+where seq in (select value from json_each(?))
+"""
 OWN_EXPIRY = """
 with own(seq, expires_at) as ({values})
 update jobs set lease_expires_at = own.expires_at from own where jobs.seq = own.seq

@@ -12,14 +12,21 @@ from fencepost.core.values.names import id_bytes, id_text
 from fencepost.core.values.times import from_us, to_us
 from fencepost.store.sql.codec import ENCODING_NUMBER, ENCODINGS, Codec, encode_json
 
-JOB_COLUMNS = """
+
+def as_bytes(column: str) -> str:
+    """Return SQL that fetches content in a damaged row as well: as text, it has to be UTF-8."""
+    return f"case typeof({column}) when 'text' then cast({column} as blob) else {column} end"
+
+
+JOB_COLUMNS = f"""
 seq, id, (select queue from lanes where lanes.lane = jobs.lane),
 (select type from lanes where lanes.lane = jobs.lane), priority, policy, state, attempt,
 max_attempts, lease_version, run_at, lease_expires_at, worker, created_at, updated_at, scheduled_at,
 started_at, completed_at, expires_at, key, correlation_id, tags, replay_of, failure, progress,
 flow, node, mode, missing, depth, gathers, own_priority,
 (select concurrency_key from slots where slots.slot = jobs.slot), callback_url, submitter,
-checkpoint, checkpoint_encoding, result, result_encoding, payload, payload_encoding
+{as_bytes("checkpoint")}, checkpoint_encoding, {as_bytes("result")}, result_encoding,
+{as_bytes("payload")}, payload_encoding
 """
 
 
