@@ -115,6 +115,12 @@ MUTANTS = (
         ),
     ),
     _mutant(
+        "takes-altered-for-missing",
+        "`jobs run --local` says of an altered payload that its key is missing",
+        Patch("fencepost.cli.jobs.local", "        return TAMPERED\n", "        return body\n"),
+        "tests/cli/test_local_runs.py",
+    ),
+    _mutant(
         "passes-on-what-is-new",
         "an operation that the encrypting store does not know is passed on",
         Patch(

@@ -10,6 +10,8 @@ import pytest
 from tests.cli.support import Command
 from tests.cli.test_hostile import HOSTILE, check
 
+from fencepost import EncryptionKey
+
 APP = r"""
 from collections.abc import AsyncIterator
 from fencepost import App, BatchJob, Context, PermanentError, Snooze
@@ -141,6 +143,23 @@ def test_a_payload_that_this_code_cannot_read_says_so(command: Command) -> None:
     result = command("jobs", "run", id, "--local")
     assert result.exit_code == 1
     assert "cannot read its payload" in result.stderr
+
+
+def test_a_payload_that_was_altered_is_not_taken_for_one_with_a_missing_key(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FENCEPOST_KEYS", EncryptionKey("mine", b"k" * 32).text)
+    id, other = command.submit("plain", '{"n": 4}'), command.submit("plain", '{"n": 5}')
+    with sqlite3.connect(command.folder / "jobs.db") as database:
+        digits = [each.replace("-", "").upper() for each in (other, id)]
+        moved = "update jobs set payload = (select payload from jobs where hex(id) = ?)"
+        database.execute(f"{moved} where hex(id) = ?", digits)
+    result = command("jobs", "run", id, "--local")
+    assert result.exit_code == 1
+    assert "which is not here" not in result.stderr
+    assert "a worker would not try it again: it is permanent" in result.stderr
+    command.ok("worker", "--burst")
+    assert command.json("jobs", "show", id)["failure"]["category"] == "permanent"
 
 
 def test_an_unknown_job_or_type_is_refused(command: Command) -> None:

@@ -23,14 +23,15 @@ from fencepost.cli.jobs.ids import whole_id
 from fencepost.cli.options import Settings
 from fencepost.cli.output import clean_lines, echo, echo_json
 from fencepost.core.display import shown_url
+from fencepost.core.encryption import REFUSED, TAMPERED, unreadable
 from fencepost.core.flows.graph import Stage, arrange, side_by_side
 from fencepost.core.job.failure import classify
-from fencepost.core.job.job import ClaimedJob, Dependency, Job, Lease
+from fencepost.core.job.job import Body, ClaimedJob, Dependency, Encoding, Job, Lease
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Failed, Snoozed, decide
 from fencepost.core.values.payload import decode, encode_result
 from fencepost.core.values.signature import UnreadPayload
-from fencepost.errors import JobNotFoundError
+from fencepost.errors import JobNotFoundError, TamperedError
 from fencepost.observe.log import current_job
 from fencepost.worker.run.batch import call_of
 from fencepost.worker.run.context import AttemptState, Context, ContextActions, ContextScript
@@ -80,6 +81,7 @@ def _read(app: App, id: str) -> tuple[Job, Sequence[Dependency]]:
 def _claimed(app: App, job: Job) -> ClaimedJob:
     """Return the job as a worker would get it for its next attempt."""
     expires_at = app.session.clock.now() + timedelta(seconds=job.policy.timeout)
+    saved = job.checkpoint_body
     return ClaimedJob(
         id=job.id,
         type=job.type,
@@ -89,15 +91,23 @@ def _claimed(app: App, job: Job) -> ClaimedJob:
         max_attempts=max(job.max_attempts, job.attempt + 1),
         lease=Lease("local", job.lease_version + 1, expires_at),
         lease_ttl=job.policy.timeout,
-        payload=job.payload_body,
+        payload=_as_claimed(app, job.payload_body),
         policy=job.policy,
         key=job.key,
         tags=job.tags,
         correlation_id=job.correlation_id,
-        checkpoint=job.checkpoint_body,
+        checkpoint=None if saved is None else _as_claimed(app, saved),
         flow=job.flow,
         last_version=job.lease_version,
     )
+
+
+def _as_claimed(app: App, body: Body) -> Body:
+    """Return a body as a claim returns it: what was altered is not taken for a missing key."""
+    is_sealed = body.encoding is Encoding.ENCRYPTED and body != REFUSED
+    if is_sealed and isinstance(unreadable(body, app.store.keys), TamperedError):
+        return TAMPERED
+    return body
 
 
 def _call(app: App, task: Task, job: ClaimedJob, dependencies: Sequence[Dependency]) -> Any:

@@ -155,8 +155,8 @@ class Scanned(NamedTuple):
             notes.append("stopped by --scan; older jobs were not read: go on after the last one")
         if self.encrypted:
             notes.append(
-                f"{self.encrypted:,} are encrypted with keys that are not here, and do not match: "
-                f"name an app that has them with --app, or set FENCEPOST_KEYS"
+                f"{self.encrypted:,} are encrypted with keys that are not here, or were altered, "
+                f"and do not match: name an app that has the keys with --app, or set FENCEPOST_KEYS"
             )
         return notes
 
