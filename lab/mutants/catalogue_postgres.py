@@ -75,6 +75,22 @@ LEASES = (
         "TestChores",
     ),
     _python(
+        "payload-spoils-the-claim",
+        "one payload that is no JSON fails every claim that meets it",
+        "jobs.claim",
+        "        except msgspec.DecodeError:\n            failed",
+        "        except ZeroDivisionError:\n            failed",
+        "tests/store/postgres/test_catalog.py",
+    ),
+    _python(
+        "payload-takes-its-neighbours",
+        "the jobs that were claimed with a damaged one fail with it",
+        "jobs.claim",
+        "RELEASED if _is_json(payload) else CORRUPT",
+        "CORRUPT",
+        "tests/store/postgres/test_catalog.py",
+    ),
+    _python(
         "chore-is-never-left-alone",
         "a chore that failed is done again by every claim",
         "jobs.claim",

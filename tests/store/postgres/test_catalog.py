@@ -52,6 +52,32 @@ def test_a_job_that_cannot_be_read_is_failed_and_is_in_nobodys_way(postgres_url:
     store.close()
 
 
+@pytest.mark.parametrize("knows_the_lane", [False, True])
+@pytest.mark.parametrize("damage", ["{", "", '1,{"payload_encoding":0}', '{}],[7,"x"'])
+def test_a_payload_that_is_no_json_is_in_nobodys_way(
+    postgres_url: str, damage: str, knows_the_lane: bool
+) -> None:
+    """It is a part of the reply to a claim. No other job of that claim is counted or lost."""
+    store = PostgresStore(postgres_url)
+    store.migrate()
+    request = ClaimRequest(worker="w", limit=100)
+    if knows_the_lane:  # then a claim is one statement, and committed when it is answered
+        store.run(store.queue.enqueue([NewJob(type="mail")]))
+        assert store.run(store.queue.claim(request)).jobs
+    replies = store.run(store.queue.enqueue([NewJob(type="mail") for _ in range(3)]))
+    first, broken, last = [reply.job_id for reply in replies]
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        update = "update fencepost.submissions set payload = %s where id = %s"
+        connection.execute(update, (damage, broken))
+    found = store.run(store.queue.claim(request))
+    assert [(job.id, job.attempt) for job in found.jobs] == [(first, 1), (last, 1)]
+    assert [(moved.job_id, moved.state) for moved in found.corrupt] == [(broken, State.FAILED)]
+    for job in found.jobs:
+        (reply,) = store.run(store.queue.settle([settlement(job)]))
+        assert isinstance(reply, Settled)
+    store.close()
+
+
 def test_a_full_memory_forgets_nothing_that_is_needed_now(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

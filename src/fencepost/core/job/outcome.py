@@ -159,7 +159,7 @@ def decide(
         case Snoozed(delay):
             return _decision(Event.SNOOZE, AttemptOutcome.SNOOZED, delay=delay, is_counted=False)
         case Released():
-            return _decision(Event.RELEASE, AttemptOutcome.RELEASED, is_counted=False)
+            return RELEASED
         case Unreadable():  # pragma: no branch - exhaustive
             return _decide_unreadable(outcome)
 
@@ -227,5 +227,7 @@ def _decision(
     return Decision(event, advance(was, event), outcome, delay, None, failure, is_counted)
 
 
+RELEASED = _decision(Event.RELEASE, AttemptOutcome.RELEASED, is_counted=False)
+"""What becomes of a job that is given back."""
 CORRUPT = _decision(Event.REJECT, AttemptOutcome.FAILED, failure=UNREADABLE_JOB)
 """The end of a claimed job that cannot be read from its store."""

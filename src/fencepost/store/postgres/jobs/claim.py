@@ -19,7 +19,7 @@ from fencepost.core.bounds import (
 )
 from fencepost.core.job.job import Body, ClaimedJob, Lease
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.outcome import CORRUPT
+from fencepost.core.job.outcome import CORRUPT, RELEASED, Decision
 from fencepost.core.job.policy import Policy, Priority
 from fencepost.core.job.timeouts import deadline, ttl_of
 from fencepost.core.limits.weights import turns_from
@@ -39,6 +39,10 @@ from fencepost.store.sql.endings import Ending, moved
 
 CLAIM = "select fencepost.claim(%s, %s, %s)"
 CLAIM_AFTER = "select fencepost.claim_after(%s, %s, %s, %s)"
+LEASED = """
+select j.seq, j.payload from fencepost.leases e cross join lateral unnest(e.seqs) as x(seq)
+join fencepost.submissions j on j.seq = x.seq where e.lease_token = %s
+"""
 LOOKS_MAX = 3
 """How often one claim learns of new lanes, in case other processes keep making some."""
 EXPIRE, RECOVER, RESOLVE = 1, 2, 4
@@ -106,13 +110,22 @@ def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
     todo |= RESOLVE if chores.may("resolve") else 0
     promote = PROMOTE_BATCH if chores.may("promote") else 0
     looks = LOOKS_MAX
+    damaged: list[Moved] = []
     while True:
         params = _params(env, request, lease_token, todo, promote, asks=looks > 0)
         if request.after is None:
             ((text,),) = yield Statement(CLAIM, params, alone=True)
         else:
             ((text,),) = yield Statement(CLAIM_AFTER, (*params, request.after), alone=True)
-        answer = _answers.decode(text)
+        try:
+            answer = _answers.decode(text)
+        except msgspec.DecodeError:
+            failed = yield from _fail_damaged(env, lease_token)
+            if not failed:
+                raise
+            damaged += failed
+            lease_token = env.clock.new_id().hex()
+            continue
         match answer.todo:
             case "lanes":
                 yield from env.catalog.learn_lanes(request.queues, request.types)
@@ -138,6 +151,7 @@ def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
     elif promote:
         chores.done("promote")
     jobs, corrupt, waits = yield from _read(env, request, lease_token, answer)
+    corrupt += damaged
     if answer.wait is not None:
         waits.append(answer.wait)
     return Claim(
@@ -366,9 +380,38 @@ def _fail(env: Env, lease_token: str, rows: Sequence[_Leased]) -> Plan[list[Move
     """Fail jobs that cannot be read, so that the worker can go on."""
     if not rows:
         return []
-    group = f'[["{lease_token}","{_array(row.seq for row in rows)}"]]'
+    seqs = [row.seq for row in rows]
+    return (yield from _end(env, lease_token, seqs, dict.fromkeys(seqs, CORRUPT)))
+
+
+def _fail_damaged(env: Env, lease_token: str) -> Plan[list[Moved]]:
+    """Fail the jobs whose payloads spoil the reply to a claim, and give back the others."""
+    leased = yield Statement(LEASED, (lease_token,))
+    decisions = {seq: RELEASED if _is_json(payload) else CORRUPT for seq, payload in leased}
+    if CORRUPT not in decisions.values():
+        return []
+    moves = yield from _end(env, lease_token, list(decisions), decisions)
+    return [move for move in moves if move.state is not State.SCHEDULED]
+
+
+def _is_json(payload: str | None) -> bool:
+    """Tell whether *payload* is one value, or missing, as it is if there are bytes instead."""
+    try:
+        return payload is None or len(_values.decode(f"[{payload}]")) == 1
+    except msgspec.DecodeError:
+        return False
+
+
+_values = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def _end(
+    env: Env, lease_token: str, seqs: Sequence[int], decisions: dict[int, Decision]
+) -> Plan[list[Moved]]:
+    """End the leases of these jobs of a claim."""
+    group = f'[["{lease_token}","{_array(seqs)}"]]'
     jobs = detached((yield Statement(DETACH_LEASED, (env.now, group))))
-    endings = [Ending(job, CORRUPT) for job in jobs]
+    endings = [Ending(job, decisions[job.seq]) for job in jobs]
     followed = yield from end(env, endings)
     moves = yield from moved(env, endings, followed)
     return [replace(move, was=State.SCHEDULED) for move in moves]
