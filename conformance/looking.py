@@ -23,6 +23,7 @@ from fencepost.core.job.outcome import Failed, Outcome, Settlement, Succeeded, d
 from fencepost.core.job.policy import Priority
 from fencepost.core.job.why import explain
 from fencepost.store.interface.cluster import WorkerInfo
+from fencepost.store.interface.control import Edit
 from fencepost.store.interface.overview import QueueView, TypeView
 from fencepost.store.interface.settings import Scope
 
@@ -234,6 +235,18 @@ class TestViews:
         }
         assert counts() == Counter(each.state for each in h.find())
 
+    def test_the_oldest_claimable_job_is_none_that_was_moved_and_claimed(self, h: Harness) -> None:
+        """S1-99: whatever is left of it in the line that it has left and come back to."""
+        _, moved = h.submit_many(2)
+        for priority in (Priority.HIGH, Priority.NORMAL):
+            h.run(h.store.control.edit([Edit(moved, priority=priority)]))
+        for claimed in h.claim(2).jobs:
+            h.succeed(claimed)
+        assert [queue.oldest_at for queue in h.run(h.store.overview.queues())] == [None]
+        h.advance(5.0)
+        h.submit()
+        assert [queue.oldest_at for queue in h.run(h.store.overview.queues())] == [h.now]
+
     def test_a_queue_knows_since_when_its_oldest_claimable_job_is_due(self, h: Harness) -> None:
         """S1-99: over all types and priorities, paused ones too; not of what waits or runs."""
 
@@ -281,6 +294,12 @@ class TestViews:
         ]
 
 
+def ahead(h: Harness, job_id: str) -> int:
+    situation = h.run(h.store.reader.situation(job_id))
+    assert situation is not None
+    return situation.jobs_ahead
+
+
 class TestSituations:
     def test_a_job_is_seen_in_its_surroundings(self, h: Harness) -> None:
         """S1-87, S2-17, S3-19: pauses, limits, what runs, and who comes first."""
@@ -313,6 +332,22 @@ class TestSituations:
         situation = h.run(h.store.reader.situation(job_id))
         assert situation is not None
         assert (situation.app_running, situation.queue_running) == (0, 0)
+
+    def test_only_those_are_ahead_that_wait_and_are_due_first(self, h: Harness) -> None:
+        """S1-87: not those that left the middle of the line, and none twice."""
+        front, gone, moved, put_off, last = h.submit_many(5)
+        h.cancel(gone)
+        for priority in (Priority.HIGH, Priority.NORMAL):
+            h.run(h.store.control.edit([Edit(moved, priority=priority)]))
+        h.run(h.store.control.edit([Edit(put_off, run_at=h.now + timedelta(seconds=5))]))
+        assert [ahead(h, each) for each in (front, moved, last)] == [0, 1, 2]
+        h.advance(5.0)
+        h.run(h.store.upkeep.promote(10))
+        assert [ahead(h, each) for each in (front, moved, last, put_off)] == [0, 1, 2, 3]
+        behind = h.submit()
+        assert ahead(h, behind) == 4
+        assert ahead(h, h.submit(priority=Priority.HIGH)) == 0
+        assert ahead(h, behind) == 5
 
     def test_the_line_ahead_is_counted_up_to_a_thousand(self, h: Harness) -> None:
         """S0-7."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from conformance.harness import DEAD, LIVE, TERMINAL, Harness, ids, job
+from conformance.moving import dump
 from fencepost.core.bounds import PRUNE_SCAN
 from fencepost.core.filter import JobFilter, PageRequest
+from fencepost.core.flows.dependencies import Dependencies
 from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import Body
 from fencepost.core.job.lifecycle import State
@@ -92,6 +94,17 @@ class TestPruning:
         h.advance(HOUR)
         prune(h)
         assert h.submit(key=Key("k", window=HOUR)) != job_id
+
+    def test_a_job_that_is_kept_for_its_dependents_keeps_its_key(self, h: Harness) -> None:
+        """A move of the jobs to another store takes the key along, if it has one."""
+        parent = h.submit(key=Key("k", None))
+        h.succeed(h.take())
+        other = h.submit()
+        h.enqueue(job("child", after=Dependencies((parent, other))))
+        h.advance(3600.0)
+        assert prune(h) == Pruned(0, None)
+        [record] = [each for each in dump(h) if each.job.id == parent]
+        assert record.holds_key
 
     def test_a_pruned_job_does_not_take_a_newer_jobs_key_along(self, h: Harness) -> None:
         """S3-12, S1-9."""

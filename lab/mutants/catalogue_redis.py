@@ -463,7 +463,7 @@ KEYS = (
         "ended-token-holds-its-id",
         "a token is dropped, or refused, since another had its id that is forgotten by now",
         "records.access",
-        " and record.id.encode() not in past:",
+        " and own_name not in past:",
         ":",
         "TestTokens",
     ),

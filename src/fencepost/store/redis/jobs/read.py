@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -26,7 +25,8 @@ from fencepost.store.interface.reader import DeadLetterPage
 from fencepost.store.interface.settings import Scope
 from fencepost.store.plan import Plan
 from fencepost.store.redis.jobs.catalog import Env, number_of, number_text
-from fencepost.store.redis.jobs.places import attempts_key, ready_lane
+from fencepost.store.redis.jobs.lines import jobs_ahead
+from fencepost.store.redis.jobs.places import attempts_key
 from fencepost.store.redis.jobs.rows import Kept, body_of, decode_body, job_of
 from fencepost.store.redis.jobs.unit import Unit
 from fencepost.store.redis.limits.concurrency import active
@@ -36,8 +36,6 @@ from fencepost.store.redis.records.settings import app_limit, is_paused, queue_l
 from fencepost.store.sql.codec import UNREADABLE, decode_failure, decode_progress
 from fencepost.store.sql.paging import pack, unpack
 from fencepost.store.sql.read import OPEN_ATTEMPTS
-
-AHEAD_MAX = 1_000
 
 
 def payload_of(unit: Unit, kept: Kept) -> Plan[bytes]:
@@ -164,31 +162,9 @@ def situation(env: Env, job_id: str) -> Plan[Situation | None]:
 
 
 def _jobs_ahead(unit: Unit, job: Job) -> Plan[int]:
-    if job.state is not State.SCHEDULED:
-        return 0
     found = yield from unit.by_id(wanted_ids([job.id]))
-    (kept,) = found.values()
-    _, *rest = ready_lane(kept.document).split(b"\n", 1)
-    env, lane, number = unit.env, ready_lane(kept.document), number_text(kept.seq)
-    commands = [
-        [command, env.key(line, str(priority), *rest)]
-        for priority in range(kept.document.priority)
-        for command, line in ((b"LLEN", "line"), (b"ZCARD", "early"))
-    ]
-    entry = struct.pack(">Q", kept.document.run_at) + number
-    *counts, early, rank, place = yield from unit.read(
-        *commands,
-        [b"ZCARD", env.key("early", lane)],
-        [b"ZRANK", env.key("early", lane), number],
-        [b"LPOS", env.key("line", lane), entry, b"MAXLEN", AHEAD_MAX],
-    )
-    # Jobs that left the middle of a line are counted until it has come to them.
-    ahead: int = sum(counts)
-    if rank is not None:
-        ahead += rank
-    else:
-        ahead += early + (AHEAD_MAX if place is None else place)
-    return min(ahead, AHEAD_MAX)
+    kept = found.get(job.id)
+    return 0 if kept is None else (yield from jobs_ahead(unit.env, kept))
 
 
 def dependencies(

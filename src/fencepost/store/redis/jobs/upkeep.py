@@ -194,8 +194,16 @@ def _is_old(kept: Kept, request: PruneRequest, now: int) -> bool:
 
 
 def _is_needed(unit: Unit, kept: Kept) -> Plan[bool]:
-    """Tell whether its key is still held, or a dependent may still read its result."""
+    """Tell whether a dependent may still read its result, or its key is still held.
+
+    The key of a job that is not needed goes with it.
+    """
     document = kept.document
+    if document.children:
+        (seqs,) = yield from unit.children([kept])
+        children = yield from unit.jobs(seqs)
+        if any(not child.state.is_terminal for child in children.values()):
+            return True
     if document.key is not None:
         keys, name = unit.env.key("keys"), field(document.type, document.key)
         text = yield from unit.field(keys, name)
@@ -204,11 +212,7 @@ def _is_needed(unit: Unit, kept: Kept) -> Plan[bool]:
             if ends and int(ends) > unit.now:
                 return True
             unit.set_field(keys, name, None)
-    if not document.children:
-        return False
-    (seqs,) = yield from unit.children([kept])
-    children = yield from unit.jobs(seqs)
-    return any(not child.state.is_terminal for child in children.values())
+    return False
 
 
 def _prune_lanes(env: Env) -> Plan[None]:

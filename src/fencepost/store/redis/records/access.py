@@ -46,16 +46,17 @@ def add(env: Env, record: TokenRecord) -> Plan[None]:
     (flat,) = yield from unit.read([b"HGETALL", key])
     known = {name: _tokens.decode(text) for name, text in zip(flat[::2], flat[1::2], strict=True)}
     past = {name for name, token in known.items() if _is_past(token, now)}
-    for name in past:
+    own_name = record.id.encode()
+    for name in past - {own_name}:  # that one is replaced
         unit.do(b"HDEL", key, name)
     count = len(known) - len(past)
-    own = yield from unit.field(key, record.id.encode())
-    if own is not None and record.id.encode() not in past:
+    own = yield from unit.field(key, own_name)
+    if own is not None and own_name not in past:
         check_same(record, _tokens.decode(own).digest)
         yield from unit.commit()
         return
     check_room(count)
-    unit.set_field(key, record.id.encode(), msgspec.msgpack.encode(_kept(record)))
+    unit.set_field(key, own_name, msgspec.msgpack.encode(_kept(record)))
     yield from unit.commit()
 
 

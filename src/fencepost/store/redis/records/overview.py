@@ -15,6 +15,7 @@ from fencepost.store.interface.overview import EndedPage, QueueView, TypeView
 from fencepost.store.interface.settings import Scope
 from fencepost.store.plan import Plan
 from fencepost.store.redis.jobs.catalog import Env, number_of, read
+from fencepost.store.redis.jobs.lines import first_due
 from fencepost.store.redis.jobs.rows import Kept
 from fencepost.store.redis.jobs.unit import Unit
 from fencepost.store.redis.records.settings import paused, queue_limits, type_limits
@@ -68,21 +69,10 @@ def _sorted(found: set[str], names: Sequence[str] | None) -> list[str]:
 def _oldest(env: Env) -> Plan[dict[str, int]]:
     """Return since when the oldest claimable job of each queue is due."""
     _, lanes = yield from read(env, [b"SMEMBERS", env.key("open")])
-    if not lanes:
-        return {}
-    _, *heads = yield from read(
-        env,
-        *([b"LINDEX", env.key("line", lane), 0] for lane in lanes),
-        *([b"ZRANGE", env.key("early", lane), 0, 0, b"WITHSCORES"] for lane in lanes),
-    )
     oldest: dict[str, int] = {}
-    for lane, first, early in zip(lanes, heads, heads[len(lanes) :], strict=False):
-        times = [number_of(first[:8])] if first else []
-        if early:
-            times.append(int(float(early[1])))
-        for at in times:
-            queue = lane.decode().split("\n")[1]
-            oldest[queue] = min(oldest.get(queue, at), at)
+    for lane, at in (yield from first_due(env, sorted(lanes))).items():
+        queue = lane.decode().split("\n")[1]
+        oldest[queue] = min(oldest.get(queue, at), at)
     return oldest
 
 
