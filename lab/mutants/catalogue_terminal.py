@@ -33,4 +33,17 @@ MUTANTS = (
         "range(0, len(units), 4))",
         "range(0, 4, 4))",
     ),
+    Mutant(
+        "server-terminal-completes-code",
+        "the name of a queue, completed by bash, is a command of whoever submitted a job to it",
+        Place.SERVER,
+        (
+            Patch(
+                "fencepost.cli.completion",
+                "all(c.isalnum() or c in PLAIN for c in name)",
+                "len(name.split()) == 1",
+            ),
+        ),
+        ("tests/cli/test_names.py",),
+    ),
 )

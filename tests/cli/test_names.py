@@ -8,9 +8,11 @@ import subprocess
 import sys
 
 import pytest
+from click.shell_completion import BashComplete
 from tests.cli.support import PATIENCE, ROOT, Command, wait_until
 
 from fencepost import App
+from fencepost.cli.main import cli
 from fencepost.core.job.job import NewJob
 
 MISSING = "no live worker serves type 'shout' on queue 'mial'; this type is served on queue 'mail'"
@@ -213,6 +215,32 @@ def test_bash_completes_commands_options_and_names(shell: Command) -> None:
         "",
     ]
     assert not (shell.folder / "none.db").exists()
+
+
+def test_no_name_that_means_something_to_a_shell_is_completed(command: Command) -> None:
+    """Who may submit chooses names, and bash puts what is completed into the line as it is."""
+    plain = ["add", "an-org/app:2.import_all+x@eu,é"]
+    code = [
+        "x;id",
+        "x$(id>f)",
+        "x`id`",
+        "x|id",
+        "x&id",
+        "x>f",
+        "x'",
+        'x"',
+        "x\\",
+        "x*",
+        "x!h",
+        "x{a}",
+    ]
+    others = ["x{a}", "--yes", "~root", "=ls", "#x", "a b"]
+    with App(command.url) as app:
+        jobs = [NewJob(type=name) for name in [*plain, *code, *others]]
+        app.store.run(app.store.queue.enqueue(jobs))
+    shell = BashComplete(cli, {}, "fencepost", "_FENCEPOST_COMPLETE")
+    offered = shell.get_completions(["--url", command.url, "types", "pause"], "")
+    assert [each.value for each in offered] == plain
 
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")

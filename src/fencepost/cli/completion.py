@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 Kind = Literal["queue", "type"]
 Completion = Callable[[click.Context, click.Parameter, str], list[str]]
 IDS_SHOWN = 20
+PLAIN = frozenset("._-:/@+,")
+"""The characters, besides letters and digits, that no shell treats in a special way."""
 
 
 def known_names(app: App, kind: Kind) -> set[str]:
@@ -24,17 +26,20 @@ def known_names(app: App, kind: Kind) -> set[str]:
     return {view.name for view in views}.union(*served)
 
 
+def _is_plain(name: str) -> bool:
+    """Tell whether *name* is one word of a line, and means nothing else to any shell.
+
+    Who may submit a job chooses such names, and bash does not quote what it completes.
+    """
+    return not name.startswith("-") and all(c.isalnum() or c in PLAIN for c in name)
+
+
 def complete(kind: Kind) -> Completion:
     """Return what completes the names of queues or types that begin as typed; for ``click``."""
 
     def names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
         known = _ask(ctx, lambda app: known_names(app, kind))
-        # A name is one word of a line; what is not cannot be completed.
-        return sorted(
-            name
-            for name in known
-            if name.startswith(incomplete) and name.isprintable() and len(name.split()) == 1
-        )
+        return sorted(name for name in known if name.startswith(incomplete) and _is_plain(name))
 
     return names
 
