@@ -18,8 +18,8 @@ BATCHING = (
         "one-outcome-for-a-batch",
         "every job of a batch gets the outcome of the first",
         "worker.run.batch",
-        "[_outcome(*pair) for pair in zip(self._attempts, results, strict=True)]",
-        "[_outcome(each, results[0]) for each in self._attempts]",
+        "each: _outcome(each, it) for each, it in zip(self._begun, results, strict=True)",
+        "each: _outcome(each, results[0]) for each in self._begun",
         BATCHES,
     ),
     _mutant(
