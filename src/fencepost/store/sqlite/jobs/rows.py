@@ -14,8 +14,11 @@ from fencepost.store.sql.codec import ENCODING_NUMBER, ENCODINGS, Codec, encode_
 
 
 def as_bytes(column: str) -> str:
-    """Return SQL that fetches content in a damaged row as well: as text, it has to be UTF-8."""
-    return f"case typeof({column}) when 'text' then cast({column} as blob) else {column} end"
+    """Return SQL that fetches content if it is bytes; text (a damaged row) as a number.
+
+    Neither can be read as content; but text that is not UTF-8 cannot even be fetched.
+    """
+    return f"case typeof({column}) when 'text' then 0 else {column} end"
 
 
 JOB_COLUMNS = f"""
