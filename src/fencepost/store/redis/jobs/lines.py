@@ -25,7 +25,7 @@ LINE, EARLY = "line", "early"
 """The two parts of a lane: a list, and a sorted set beside it."""
 
 
-class Entry(NamedTuple):
+class LaneEntry(NamedTuple):
     """When a job is due and its number, which is the order within a lane, and the lane."""
 
     at: int
@@ -42,13 +42,13 @@ def jobs_ahead(env: Env, kept: Kept) -> Plan[int]:
     for priority in range(document.priority + 1):
         lane = field(priority, document.queue_name, document.type)
         is_own = priority == document.priority
-        end = Entry(document.run_at, kept.seq, lane) if is_own else None
+        end = LaneEntry(document.run_at, kept.seq, lane) if is_own else None
         for part in (LINE, EARLY):
             yield from _count(env, lane, part, end, ahead)
     return min(len(ahead), AHEAD_MAX)
 
 
-def _count(env: Env, lane: bytes, part: str, end: Entry | None, ahead: set[int]) -> Plan[None]:
+def _count(env: Env, lane: bytes, part: str, end: LaneEntry | None, ahead: set[int]) -> Plan[None]:
     """Add the jobs of a part of a lane, up to an entry if one is given."""
     start = 0
     while len(ahead) < AHEAD_MAX:
@@ -77,7 +77,7 @@ def first_due(env: Env, lanes: Sequence[bytes]) -> Plan[dict[bytes, int]]:
     return first
 
 
-def _next(env: Env, lane: bytes, part: str) -> Plan[list[Entry]]:
+def _next(env: Env, lane: bytes, part: str) -> Plan[list[LaneEntry]]:
     """Return the entries of a part of a lane that count, from the first of them on."""
     start = 0
     while True:
@@ -94,18 +94,18 @@ def _command(env: Env, lane: bytes, part: str, start: int, count: int) -> list[A
     return [b"LRANGE", *place] if part == LINE else [b"ZRANGE", *place, b"WITHSCORES"]
 
 
-def _entries(lane: bytes, part: str, answer: list[bytes]) -> list[Entry]:
+def _entries(lane: bytes, part: str, answer: list[bytes]) -> list[LaneEntry]:
     if part == LINE:
         split = ((own[:NUMBER_SIZE], own[NUMBER_SIZE:]) for own in answer)
-        return [Entry(number_of(at), number_of(number), lane) for at, number in split]
+        return [LaneEntry(number_of(at), number_of(number), lane) for at, number in split]
     pairs = zip(answer[::2], answer[1::2], strict=True)
-    return [Entry(int(float(at)), number_of(number), lane) for number, at in pairs]
+    return [LaneEntry(int(float(at)), number_of(number), lane) for number, at in pairs]
 
 
-def _standing(env: Env, entries: Sequence[Entry]) -> Plan[list[Entry]]:
+def _standing(env: Env, entries: Sequence[LaneEntry]) -> Plan[list[LaneEntry]]:
     """Return the entries that count: the documents of their jobs say the same."""
     jobs = yield from Unit(env).jobs(each.seq for each in entries)
-    found: list[Entry] = []
+    found: list[LaneEntry] = []
     for each in entries:
         kept = jobs.get(each.seq)
         if kept is not None:
