@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from fastapi import FastAPI
 from tests.http.serving import serving
 from tests.worker.support import drain
 
@@ -146,8 +147,7 @@ def test_what_cannot_be_decrypted_is_named_and_does_not_hide_the_job(tmp_path: P
 
 async def test_an_endpoint_of_fastapi_returns_a_job_and_its_values(app: App) -> None:
     """By FastAPI's own encoder, which knows nothing of ours."""
-    fastapi = pytest.importorskip("fastapi")
-    work, api = declare(app), fastapi.FastAPI()
+    work, api = declare(app), FastAPI()
 
     @api.get("/jobs/{id}")
     def whole(id: str) -> Any:
