@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote
 
 from fencepost.clock import Clock, SystemClock
 from fencepost.core.display import shown, shown_url
 from fencepost.core.encryption import REFUSE, KeyRing, Plain
 from fencepost.errors import ConfigurationError
 from fencepost.store.interface.store import Store
+from fencepost.store.urls import split_url
 
 KNOWN = (
     "memory://, sqlite:///relative/path.db, sqlite:////absolute/path.db, "
@@ -93,7 +94,7 @@ def _split(url: str) -> SplitResult:
     if not isinstance(url, str):
         raise ConfigurationError(f"a store URL is text, got {shown(url)}; use {KNOWN}")
     try:
-        return urlsplit(url)
+        return split_url(url)
     except ValueError as error:
         raise ConfigurationError(f"{shown(shown_url(url))} is not a URL: {error}") from None
 

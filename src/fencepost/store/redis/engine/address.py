@@ -13,6 +13,7 @@ from redis.crc import key_slot
 from fencepost.core.display import shown, shown_url
 from fencepost.errors import ConfigurationError
 from fencepost.store.redis.engine.durability import DEFAULT, Durability
+from fencepost.store.urls import split_url
 
 PREFIX = "{fencepost}:"
 PORT = 6379
@@ -91,7 +92,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_address(url: str, **given: str | None) -> Address:
     """Return what *url* says; what is *given* replaces its options. Raise ConfigurationError."""
-    parts = urlsplit(url)
+    parts = split_url(url)
     scheme = parts.scheme.replace("rediss", "redis", 1)
     kind, has_tls = Deployment(scheme), parts.scheme.startswith("rediss")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))

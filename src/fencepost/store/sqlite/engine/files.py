@@ -81,7 +81,9 @@ class Access:
         try:
             os.mkdir(path, FOLDER)
         except FileExistsError:
+            restore_own_rights(path)  # its maker may have died before it did so
             return self._open(path, flags)
+        restore_own_rights(path)
         fd = self._open(path, flags)
         try:
             self.give(fd, self.folder_mode)
@@ -183,6 +185,25 @@ class Access:
                 status = os.stat(self.database)
                 owner, group = status.st_uid, status.st_gid
         return owner, group if self.group is None else self.group
+
+
+def restore_own_rights(path: str) -> None:
+    """Let the owner of a new folder open it, if the umask has taken that right from all.
+
+    By a descriptor that needs no right to the folder itself, so that another one that was put in
+    its place is not changed. Whatever is no folder is left to those who open it.
+    """
+    try:
+        fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        status = os.fstat(fd)
+        is_closed = stat.S_IMODE(status.st_mode) & FOLDER != FOLDER
+        if is_closed and status.st_uid == os.geteuid():
+            os.chmod(f"/proc/self/fd/{fd}", FOLDER)
+    finally:
+        os.close(fd)
 
 
 def access(path: str, group: str | None) -> Access:
