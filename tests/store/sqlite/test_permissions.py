@@ -144,6 +144,17 @@ def test_every_file_is_its_owners_alone_whatever_the_umask(tmp_path: Path, umask
     }
 
 
+def test_a_folder_whose_maker_died_before_it_had_its_mode_is_opened(tmp_path: Path) -> None:
+    """Under a umask of 0777 it was made with no right for anyone, its owner included."""
+    folder = tmp_path / "jobs.db.d"
+    folder.mkdir(mode=0o000)
+    store = SqliteStore(str(tmp_path / "jobs.db"))
+    listener = store.listen(Topic.READY)
+    assert modes(tmp_path)["jobs.db.d"] == 0o700
+    listener.close()
+    store.close()
+
+
 def test_no_file_is_open_to_others_even_for_a_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
