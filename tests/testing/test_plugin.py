@@ -20,6 +20,8 @@ PLUGIN = "fencepost.testing.plugin"
 @pytest.fixture
 def project(pytester: pytest.Pytester) -> pytest.Pytester:
     """Return a project whose app stands on a durable store, as real ones do."""
+    # A file of settings of its own, so that pytest looks for none in the folders above.
+    pytester.makeini("[pytest]")
     pytester.makepyfile(
         shop="""
         from fencepost import App, Context, TemporaryError
