@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 from tests.cli.support import Command
 
 from fencepost.cli.apps import find_app
+from fencepost.cli.main import cli
 from fencepost.cli.options import Settings
 from fencepost.errors import ConfigurationError
 
@@ -93,3 +96,65 @@ def test_an_app_without_tasks_is_not_run(command: Command) -> None:
     result = command("worker", "idle:app")
     assert result.exit_code == 1
     assert "has no tasks" in result.stderr
+
+
+OWN = """
+from fencepost import App
+
+app = App("sqlite:///own.db")
+
+
+@app.task
+def greet(name: str) -> None: ...
+"""
+
+
+@pytest.fixture
+def shop(command: Command) -> str:
+    """Write an app that names a store of its own, and return the id of a job in it."""
+    (command.folder / "shop.py").write_text(OWN)
+    return typed(command, "submit", "greet", '{"name": "Ada"}', "--app", "shop:app").stdout.strip()
+
+
+def typed(command: Command, *words: str, **environment: str) -> Result:
+    """Run the command without --url."""
+    command.forget_modules()
+    return CliRunner(env=environment).invoke(cli, words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("jobs", "ls"), ("jobs", "why", "{id}"), ("dlq", "ls"), ("queues", "ls"), ("doctor",)],
+    ids=" ".join,
+)
+def test_a_command_reads_the_store_of_the_app_that_is_named(
+    command: Command, shop: str, words: tuple[str, ...]
+) -> None:
+    words = tuple(word.format(id=shop) for word in words)
+    assert "there is no database" in typed(command, *words).output
+    assert typed(command, *words, "--app", "shop:app").exit_code == 0
+    assert typed(command, *words, FENCEPOST_APP="shop:app").exit_code == 0
+    assert not (command.folder / "fencepost.db").exists()
+
+
+def test_a_url_wins_over_the_app_of_the_environment_but_not_over_one_that_is_typed(
+    command: Command, shop: str
+) -> None:
+    other = command.submit("add", '{"a": 1, "b": 2}')
+    environment = {"FENCEPOST_URL": command.url, "FENCEPOST_APP": "shop:app"}
+    assert other in typed(command, "jobs", "ls", **environment).stdout
+    assert shop in typed(command, "jobs", "ls", "--app", "shop:app", **environment).stdout
+    words = ("jobs", "ls", "--app", "shop:app", "--url", command.url)
+    assert other in typed(command, *words, **environment).stdout
+
+
+def test_migrate_looks_at_the_store_of_the_app(command: Command, shop: str) -> None:
+    words = ("migrate", "--plan", "--json")
+    assert json.loads(typed(command, *words).stdout)["pending"]
+    assert json.loads(typed(command, *words, "--app", "shop:app").stdout) == {"pending": []}
+
+
+def test_without_a_database_the_app_here_is_offered(command: Command) -> None:
+    assert "name the store of app.py with --app app" in typed(command, "jobs", "ls").output
+    (command.folder / "app.py").unlink()
+    assert "--app" not in typed(command, "jobs", "ls").output

@@ -509,7 +509,7 @@ async def test_none_comes_late_because_the_first_of_its_batch_has_time(
     executor.take(held)
     await eventually(lambda: slots.taken == 0)
     assert sizes == [2]
-    executor.close()
+    await executor.close()
 
 
 async def test_a_batch_that_a_closing_loop_cancels_before_it_starts_is_released(app: App) -> None:
@@ -528,4 +528,4 @@ async def test_a_batch_that_a_closing_loop_cancels_before_it_starts_is_released(
         attempt.future.cancel()
     await eventually(lambda: slots.taken == 0)
     assert [each.decision.event for each in executor.settler.pending] == [Event.RELEASE] * 2
-    executor.close()
+    await executor.close()

@@ -491,6 +491,8 @@ def test_a_child_process_has_hooks_and_a_lifespan_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOOKED_URL", f"sqlite:///{tmp_path}/jobs.db")
+    monkeypatch.setenv("HOOKED_LEFT", str(tmp_path / "left"))
+    (tmp_path / "left").mkdir()
     monkeypatch.delitem(__import__("sys").modules, "tests.worker.hooked", raising=False)
     from tests.worker import hooked
 
@@ -498,8 +500,10 @@ def test_a_child_process_has_hooks_and_a_lifespan_of_its_own(
         jobs = [hooked.look.submit(), hooked.look_async.submit()]
         app.worker(concurrency=1).run(until_idle=True)
         results = [job.result(5) for job in jobs]
+    left = {int(path.name) for path in (tmp_path / "left").iterdir()}
     for of_lifespan, of_handler, _, tenant in results:
         assert of_lifespan == of_handler
+        assert of_handler in left
         assert tenant == "acme"
     assert [result[2] for result in results] == [1, 2]
 

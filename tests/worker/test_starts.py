@@ -181,7 +181,7 @@ async def test_a_job_that_was_lost_before_it_began_does_not_begin(app: App) -> N
     assert slots.taken == 2
     await eventually(lambda: slots.taken == 0)
     assert begun == [claim.jobs[1].id]
-    executor.close()
+    await executor.close()
 
 
 class LateStore(FlakyStore):

@@ -58,7 +58,9 @@ def _ask(ctx: click.Context, read: Callable[[App], Collection[str]]) -> Collecti
     from fencepost.cli.options import Settings
 
     try:
-        with ctx.ensure_object(Settings).opened() as app:
+        settings = ctx.ensure_object(Settings)
+        settings.use_store_of_app()
+        with settings.opened() as app:
             return read(app)
     except (FencepostError, OSError):
         return ()  # a shell that waits for Tab has no place for an error

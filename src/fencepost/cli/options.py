@@ -5,6 +5,7 @@ Each option has an environment variable, which --help shows.
 
 from __future__ import annotations
 
+import functools
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 import click
 from click.core import ParameterSource
 
+from fencepost.cli.apps import find_app, has_default_app
 from fencepost.cli.completion import complete
 from fencepost.clock import SystemClock
 from fencepost.core.bounds import CONCURRENCY_MAX, PAGE_DEFAULT, PAGE_MAX
@@ -51,6 +53,11 @@ class Settings:
     url: str = DEFAULT_URL
     is_url_given: bool = False
     """True when --url was typed; it then overrides the URL of an app."""
+    app_name: str | None = None
+    is_app_typed: bool = False
+    """True when --app was typed, and not taken from the environment."""
+    app: App | None = None
+    """The app whose store the command uses, if one is named."""
     log_level: str | None = None
     log_format: str | None = None
     debug: bool = False
@@ -78,6 +85,12 @@ class Settings:
                 words.append(word)
         return self.say(*words, *more)
 
+    def use_store_of_app(self) -> None:
+        """Use the store and keys of the app that --app names, or FENCEPOST_APP without a URL."""
+        is_url_set = self.is_url_given or self.url != DEFAULT_URL
+        if self.app_name is not None and (self.is_app_typed or not is_url_set):
+            self.app = find_app(self.app_name, self)
+
     @contextmanager
     def opened(self, *, must_exist: bool = True) -> Iterator[App]:
         """Open the store and close it again; with *must_exist*, do not create a SQLite file."""
@@ -85,15 +98,17 @@ class Settings:
 
         if must_exist:
             self._refuse_missing()
-        with App(self.url) as app:
+        with self.app or App(self.url) as app:
             yield app
 
     def _refuse_missing(self) -> None:
         path = sqlite_path(self.url)
         if path is not None and not path.exists():
+            is_app_meant = self.app is None and self.url == DEFAULT_URL and has_default_app()
+            hint = "the store of app.py with --app app, or " if is_app_meant else ""
             raise ConfigurationError(
                 f"there is no database at {path.absolute()}; submit a job first, run this where "
-                f"jobs were submitted, or name another store with --url or FENCEPOST_URL"
+                f"jobs were submitted, or name {hint}another store with --url or FENCEPOST_URL"
             )
 
     @property
@@ -258,9 +273,33 @@ def service_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return decorated(pass_settings(function), url_option, log_options)
 
 
+def _take_app(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    settings = ctx.ensure_object(Settings)
+    settings.app_name = value
+    is_typed = ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
+    settings.is_app_typed = is_typed
+
+
+_app_option = option(
+    "--app",
+    "app_name",
+    metavar="MODULE:ATTRIBUTE",
+    expose_value=False,
+    callback=_take_app,
+    envvar="FENCEPOST_APP",
+    help="The app whose store and keys to use.",
+)
+
+
 def store_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Accept --url and --json and pass the settings: what nearly every command takes."""
-    return decorated(pass_settings(function), url_option, _json_option)
+    """Accept --app, --url and --json and pass the settings: what nearly every command takes."""
+
+    @functools.wraps(function)
+    def on_store(settings: Settings, /, *args: Any, **kwargs: Any) -> Any:
+        settings.use_store_of_app()
+        return function(settings, *args, **kwargs)
+
+    return decorated(pass_settings(on_store), _app_option, url_option, _json_option)
 
 
 def concurrency_option(default: int, text: str) -> Callable[[F], F]:
@@ -339,15 +378,6 @@ def app_argument(function: F) -> F:
             callback=_remember_app,
         ),
     )
-
-
-app_option = option(
-    "--app",
-    "app_name",
-    metavar="MODULE:ATTRIBUTE",
-    envvar="FENCEPOST_APP",
-    help="The app; by default `app` in app.py.",
-)
 
 
 def filter_options(function: F) -> F:

@@ -54,6 +54,8 @@ ReturnedOutcome = Succeeded | Failed | Snoozed | Unreadable
 
 CHILD_START_MAX = 10.0
 """Seconds for which a worker waits for its first child before it claims."""
+CHILD_END_MAX = 5.0
+"""Seconds in which idle children end at a shutdown, all together; then they are killed."""
 PIPE_ROOM = 32_768
 """Bytes that fit into an empty pipe on every system."""
 
@@ -209,12 +211,17 @@ class Children:
             child.process.kill()
 
     def close(self) -> None:
-        """End every child; what still runs is killed."""
-        for child in [*self._idle, *self._busy.values()]:
-            child.pipe.close()
+        """End every child: idle ones may leave the app's lifespan, what still runs is killed."""
+        for child in self._busy.values():
             child.process.kill()
-        for child in [*self._idle, *self._busy.values()]:
-            child.process.join(5.0)
+        every = [*self._idle, *self._busy.values()]
+        for child in every:
+            child.pipe.close()  # an idle child ends when it sees this
+        clock = SystemClock()
+        end = clock.monotonic() + CHILD_END_MAX
+        for child in every:
+            child.process.join(max(0.0, end - clock.monotonic()))
+            child.process.kill()
         self._idle.clear()
 
 

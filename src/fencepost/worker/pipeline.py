@@ -178,7 +178,7 @@ class Pipeline:
         if self._watchdog is not None:
             self._watchdog.stop()
         self._is_over = True
-        self.executor.close()
+        await self.executor.close()
 
     def _lost(self, held: InFlightJob, reason: CancelReason) -> None:
         """Report a lost job to the loop, from the heartbeater's thread."""

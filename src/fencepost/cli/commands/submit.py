@@ -12,7 +12,6 @@ from fencepost.cli.options import (
     DURATION,
     TAG,
     Settings,
-    app_option,
     option,
     page_options,
     priority_option,
@@ -61,7 +60,6 @@ SENT_COLUMNS: Columns[JobHandle[Any]] = {
 @click.command()
 @click.argument("type")
 @click.argument("payload", metavar="[JSON]", default="{}")
-@app_option
 @option("--raw", is_flag=True, help="Store it without an app: unchecked, with the default policy.")
 @option("--delay", type=DURATION, help="Run it no earlier than this long from now.")
 @priority_option
@@ -78,7 +76,6 @@ def submit(
     /,
     type: str,
     payload: str,
-    app_name: str | None,
     raw: bool,
     wait: bool,
     timeout: float | None,
@@ -90,7 +87,7 @@ def submit(
     are checked against the signature of the task in APP.
     """
     value = parse_payload(payload, must_be_object=not raw)
-    with _app_for(settings, app_name, raw) as app:
+    with _app_for(settings, raw) as app:
         # As ``TaskHandle.using`` names them; what was not given is left to the task.
         given = {**options, "tags": dict(options["tags"]) or None}
         given = {name: value for name, value in given.items() if value is not None}
@@ -114,15 +111,15 @@ def parse_payload(text: str, *, must_be_object: bool) -> Any:
     return value
 
 
-def _app_for(settings: Settings, app_name: str | None, raw: bool) -> App:
+def _app_for(settings: Settings, raw: bool) -> App:
     if raw:
         return store_app(settings)
-    if app_name is None and not has_default_app():
+    if settings.app_name is None and not has_default_app():
         raise ConfigurationError(
             "no app to check the payload against: name it with --app module:attribute, or add "
             "--raw to store it unchecked"
         )
-    return find_app(app_name, settings)
+    return find_app(settings.app_name, settings)
 
 
 def _submit_checked(app: App, type: str, value: Any, given: Any) -> JobHandle[Any]:
@@ -200,14 +197,11 @@ def events() -> None:
 @events.command("send")
 @click.argument("name")
 @click.argument("payload", metavar="[JSON]", default="{}")
-@app_option
 @option(
     "--key", help="Idempotency key of every handler's job; refused while one of these jobs is live."
 )
 @store_options
-def send(
-    settings: Settings, name: str, payload: str, app_name: str | None, key: str | None
-) -> None:
+def send(settings: Settings, name: str, payload: str, key: str | None) -> None:
     """Send the event NAME to every handler of APP that matches.
 
     JSON is an object: the keyword arguments of the handlers. `-` reads it from standard input. They
@@ -215,7 +209,7 @@ def send(
     """
     settings.configure_logging(default="ERROR")  # an unhandled event is reported below
     data = parse_payload(payload, must_be_object=True)
-    with find_app(app_name, settings) as app:
+    with find_app(settings.app_name, settings) as app:
         event = app.event(name)
         sent = event.send(**data) if key is None else event.send_idempotent(key, **data)
     if settings.as_json:

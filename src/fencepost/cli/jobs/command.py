@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.apps import find_app
 from fencepost.cli.commands.submit import parse_payload
 from fencepost.cli.completion import complete_id
 from fencepost.cli.jobs.ids import whole_id
 from fencepost.cli.jobs.show import hint_after_failure, job_view, progress_cell, show
 from fencepost.cli.jobs.watch import watch
-from fencepost.cli.jobs.where import Comparison, opened, search, where_options
+from fencepost.cli.jobs.where import Comparison, search, where_options
 from fencepost.cli.names import unused_names
 from fencepost.cli.options import (
     DURATION,
     TAG,
     Settings,
-    app_option,
     as_filter,
     filter_options,
     option,
@@ -81,13 +79,12 @@ def ls(
     /,
     where: tuple[Comparison, ...],
     scan: int,
-    app_name: str | None,
     limit: int,
     after: str | None,
     **conditions: Any,
 ) -> None:
     """List jobs, newest first."""
-    with opened(settings, app_name, where) as app:
+    with settings.opened() as app:
         page = search(app, as_filter(**conditions), where, limit=limit, after=after, bound=scan)
         names = {kind: conditions[kind] for kind in ("queue", "type")}
         unused = [] if page.jobs or settings.as_json else unused_names(app, **names)
@@ -133,9 +130,8 @@ def why(settings: Settings, id: str) -> None:
 @click.argument("id", shell_complete=complete_id)
 @option("--local", is_flag=True, help="Here, in this process; required.")
 @option("--pdb", is_flag=True, help="Start the debugger where the handler raises.")
-@app_option
 @store_options
-def run(settings: Settings, id: str, local: bool, pdb: bool, app_name: str | None) -> None:
+def run(settings: Settings, id: str, local: bool, pdb: bool) -> None:
     """Run the handler of job ID here, with its payload, and write nothing to the store.
 
     Its side effects are real: mails are sent, files are written. Exits with 1 if it raises.
@@ -148,7 +144,7 @@ def run(settings: Settings, id: str, local: bool, pdb: bool, app_name: str | Non
         )
     from fencepost.cli.jobs.local import run_local
 
-    run_local(settings, id, app_name, starts_debugger=pdb)
+    run_local(settings, id, starts_debugger=pdb)
 
 
 @jobs.command("cancel")
@@ -198,7 +194,6 @@ def retry(
 
 @jobs.command("edit")
 @click.argument("ids", shell_complete=complete_id, metavar="ID...", nargs=-1, required=True)
-@app_option
 @priority_option
 @option("--tag", "tags", type=TAG, multiple=True, help="A tag (repeatable); replaces all its tags.")
 @option("--delay", type=DURATION, help="Run it this long from now, instead of when it was due.")
@@ -210,7 +205,6 @@ def edit(
     settings: Settings,
     /,
     ids: tuple[str, ...],
-    app_name: str | None,
     tags: tuple[tuple[str, str], ...],
     delay: float | None,
     payload: str | None,
@@ -230,7 +224,7 @@ def edit(
     }
     if not any(value is not None for value in edits.values()):
         raise click.UsageError("name something to change, such as --priority high")
-    with settings.opened() if app_name is None else find_app(app_name, settings) as app:
+    with settings.opened() as app:
         each_job(settings, app, ids, "edited", lambda id: app.jobs.edit(id, **edits))
 
 

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from fencepost.core.job.task import Task
 
 
-def run_local(settings: Settings, id: str, app_name: str | None, *, starts_debugger: bool) -> None:
+def run_local(settings: Settings, id: str, *, starts_debugger: bool) -> None:
     """Run the handler of a job and print its result, or what it raised and exit with 1."""
-    app = find_app(app_name, settings)
+    app = find_app(settings.app_name, settings)
     settings.configure_logging()
     job, dependencies = _read(app, id)
     task = app.session.task(job.type)

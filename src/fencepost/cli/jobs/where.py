@@ -9,15 +9,13 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 import msgspec
 
-from fencepost.cli.apps import find_app
 from fencepost.cli.jobs.show import job_view
-from fencepost.cli.options import ParsedType, Settings, app_option, decorated, option
+from fencepost.cli.options import ParsedType, decorated, option
 from fencepost.cli.output import progress_bar
 from fencepost.core.display import shown
 from fencepost.core.filter import JobFilter, PageRequest, encode_cursor, make_filter, make_page
@@ -100,7 +98,7 @@ def parse_comparison(given: Any, _: str = "where") -> Comparison:
 
 
 def where_options(function: F) -> F:
-    """Accept --where, --scan and --app."""
+    """Accept --where and --scan."""
     return decorated(
         function,
         option(
@@ -115,17 +113,7 @@ def where_options(function: F) -> F:
             default=SCAN_DEFAULT,
             help="With --where: how many jobs to read at most.",
         ),
-        app_option,
     )
-
-
-def opened(
-    settings: Settings, app_name: str | None, conditions: Sequence[Comparison]
-) -> AbstractContextManager[App]:
-    """Open the store; for conditions, with the encryption keys of the app if one is named."""
-    if app_name is None or not conditions:
-        return settings.opened()
-    return find_app(app_name, settings)
 
 
 class Scanned(NamedTuple):

@@ -198,9 +198,9 @@ class HandlerExecutor:
             self.failure_hooks.add(self.context_of(state), decision, error)
         self.slots.free()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self.threads.close()
-        self._children.close()
+        await asyncio.to_thread(self._children.close)  # it waits for them
 
     def stop(self, attempt: RunningAttempt, reason: CancelReason) -> bool:
         """Stop the handler of an attempt; return True if it has surely ended."""
