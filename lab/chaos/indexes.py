@@ -9,11 +9,11 @@ import redis
 
 from fencepost.clock import SystemClock
 from fencepost.store.chores import Chores
+from fencepost.store.redis.documents.document import decode_document, read_lease
+from fencepost.store.redis.documents.held import HeldJobs
+from fencepost.store.redis.documents.numbers import number_of
+from fencepost.store.redis.documents.places import BLOCK, Places, places
 from fencepost.store.redis.jobs.catalog import Catalog, Env
-from fencepost.store.redis.jobs.held import HeldJobs
-from fencepost.store.redis.jobs.numbers import number_of
-from fencepost.store.redis.jobs.places import BLOCK, Places, places
-from fencepost.store.redis.jobs.rows import decode_document, read_lease
 from fencepost.store.redis.store import PREFIX
 
 EXACT = (b"leases", b"due", b"ended", b"dead", b"tag", b"flow", b"correlation", b"held")

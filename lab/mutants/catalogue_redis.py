@@ -97,7 +97,7 @@ LEASES = (
     _python(
         "commit-does-not-see-a-new-lease",
         "a job that was claimed since it was read is changed as if it waited",
-        "jobs.unit",
+        "documents.unit",
         "                commit.check(ABSENT, leases, number)\n",
         "                pass\n",
         RACES,
@@ -163,7 +163,7 @@ REMEMBERED = (
     _python(
         "commit-from-memory-does-not-compare-revisions",
         "a settlement without a read overwrites what happened to its job since the claim",
-        "jobs.unit",
+        "documents.unit",
         "            commit.check(REVISED, jobs, number, revision_of(kept.read))\n",
         "            if kept.before is None:\n"
         "                commit.check(REVISED, jobs, number, revision_of(kept.read))\n",
@@ -272,7 +272,7 @@ CLAIMS = (
     _python(
         "entry-that-no-longer-counts-is-ahead",
         "a job is said to wait behind others that have left the line",
-        "jobs.lines",
+        "documents.lines",
         "            if (own.lane, own.run_at) == (each.lane, each.at):\n",
         "            if own.run_at is not None:\n",
         "TestSituations",
@@ -280,7 +280,7 @@ CLAIMS = (
     _python(
         "entry-that-no-longer-counts-is-the-oldest",
         "a queue is said to wait since a job was due that has ended",
-        "jobs.lines",
+        "documents.lines",
         "        if found and found[0] not in standing:\n",
         "        if not found:\n",
         "TestViews",
@@ -308,7 +308,7 @@ INDEXES = (
     _python(
         "index-keeps-what-has-left",
         "a job stays in the indexes of the state that it has left",
-        "jobs.commit",
+        "documents.commit",
         "                self._drops[key].append(number)\n",
         "                pass\n",
         "TestPromoting",
@@ -318,7 +318,7 @@ INDEXES = (
     _python(
         "index-keeps-the-old-time",
         "a job whose due time is edited becomes due at the old one",
-        "jobs.commit",
+        "documents.commit",
         "if before.sorted.get(key) != score:",
         "if key not in before.sorted:",
         "TestEditing",
@@ -327,7 +327,7 @@ INDEXES = (
     _python(
         "lifetime-has-no-index",
         "a job that is committed never outlives its lifetime",
-        "jobs.commit",
+        "documents.commit",
         "if after.lifetime is not None and after.lifetime != before.lifetime:",
         "if after.lifetime is None:",
         "TestExpiring",
@@ -358,7 +358,7 @@ INDEXES = (
     _python(
         "tag-has-no-index",
         "a search by a tag finds nothing",
-        "jobs.places",
+        "documents.places",
         '            put[env.key("tag", name, value)] = seq\n',
         "            pass\n",
         "TestFinding",
@@ -366,7 +366,7 @@ INDEXES = (
     _python(
         "counts-only-grow",
         "a job that leaves a state is still counted in it",
-        "jobs.commit",
+        "documents.commit",
         "            self._counted[at] -= 1\n",
         "            pass\n",
         "TestViews",
@@ -375,7 +375,7 @@ INDEXES = (
     _python(
         "commit-is-written-partly",
         "what is not a document is left out: attempts, edges, heartbeats of workers",
-        "jobs.unit",
+        "documents.unit",
         "commands = [*self._commands, *self._changes()]",
         "commands = [*self._changes()]",
         "TestAttempts",
@@ -385,7 +385,7 @@ INDEXES = (
     _python(
         "dead-letter-is-not-on-the-stream",
         "the stream of a type misses its dead letters",
-        "jobs.commit",
+        "documents.commit",
         "        if is_dead is not was_dead:\n",
         "        if was_dead and not is_dead:\n",
         LETTERS,
@@ -393,7 +393,7 @@ INDEXES = (
     _python(
         "dead-letter-stays-on-the-stream",
         "a dead letter that was replayed is still on the stream",
-        "jobs.commit",
+        "documents.commit",
         "        if is_dead is not was_dead:\n",
         "        if is_dead and not was_dead:\n",
         LETTERS,
@@ -603,7 +603,7 @@ ENGINE = (
     _python(
         "stale-commit-is-taken-for-done",
         "a commit that was refused because something has changed counts as made",
-        "jobs.commit",
+        "documents.commit",
         "    if answer == 0:\n        raise StaleError\n",
         "",
         RACES,
@@ -633,7 +633,7 @@ ENGINE = (
     _python(
         "settlement-forgets-its-policy",
         "a stored policy is not written with the job that has it",
-        "jobs.unit",
+        "documents.unit",
         "        if self._policies:\n",
         "        if not self._policies:\n",
         "TestEnqueueing",

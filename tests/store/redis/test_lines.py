@@ -16,8 +16,8 @@ from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.core.job.policy import Policy, Priority
 from fencepost.store.interface.control import Edit
 from fencepost.store.interface.queue import ClaimRequest
+from fencepost.store.redis.documents.places import BLOCK
 from fencepost.store.redis.engine.connections import ServerPin
-from fencepost.store.redis.jobs.places import BLOCK
 from fencepost.store.redis.store import RedisStore
 from fencepost.testing.clock import FakeClock
 

@@ -16,6 +16,8 @@ from fencepost.store.interface.joins import NoJoins
 from fencepost.store.interface.store import Listener, Store, Topic
 from fencepost.store.notify import topics_of
 from fencepost.store.plan import Effect, Operation, Statement, Wakes
+from fencepost.store.redis.documents.commit import Commit, StaleError, check_commit
+from fencepost.store.redis.documents.held import HeldJobs
 from fencepost.store.redis.engine.address import PREFIX, read_address
 from fencepost.store.redis.engine.connections import BARRIER, Connections, ServerPin
 from fencepost.store.redis.engine.errors import ServerChangedError
@@ -23,8 +25,6 @@ from fencepost.store.redis.engine.gathering import Gathering
 from fencepost.store.redis.engine.notification import Notifier
 from fencepost.store.redis.facets import facets
 from fencepost.store.redis.jobs.catalog import Catalog, Env, pack
-from fencepost.store.redis.jobs.commit import Commit, StaleError, check_commit
-from fencepost.store.redis.jobs.held import HeldJobs
 from fencepost.store.redis.jobs.plain import PlainJobs, together
 
 __all__ = ["PREFIX", "RedisStore"]

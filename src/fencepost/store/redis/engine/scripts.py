@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 PARTS = {
     "read": ("time", "read"),
-    "claim": ("time", "lines", "claim"),
+    "claim": ("time", "lines", "limits", "choice", "claim"),
     "commit": ("time", "lines", "wake", "commit"),
     "enqueue": ("time", "lines", "wake", "enqueue"),
 }

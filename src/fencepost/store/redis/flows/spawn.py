@@ -12,12 +12,13 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Decision
 from fencepost.store.interface.queue import LeaseLost, Moved, Spawn, Spawned, SpawnReply
 from fencepost.store.plan import Plan
+from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.flows.dependents import end_waiting
 from fencepost.store.redis.jobs.catalog import Env
 from fencepost.store.redis.jobs.enqueue import accept, as_parent
 from fencepost.store.redis.jobs.lease import is_valid, locate, read_token, with_states
-from fencepost.store.redis.jobs.rows import Kept, decode_waits, encode_waits
-from fencepost.store.redis.jobs.unit import Unit
+from fencepost.store.redis.jobs.rows import decode_waits, encode_waits
 
 
 def spawn(env: Env, spawns: Sequence[Spawn]) -> Plan[list[SpawnReply]]:

@@ -26,22 +26,21 @@ from fencepost.core.values.times import from_us, seconds_to_us
 from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
 from fencepost.store.interface.queue import Claim, ClaimRequest, Moved
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.redis.flows.dependents import end_all
-from fencepost.store.redis.jobs.catalog import Env, number_of, pack
-from fencepost.store.redis.jobs.commit import StaleError, at_once
-from fencepost.store.redis.jobs.finish import KeptEnding
-from fencepost.store.redis.jobs.lease import make_token
-from fencepost.store.redis.jobs.rows import (
-    PRIORITIES,
-    TIMEOUT_US,
+from fencepost.store.redis.documents.commit import StaleError, at_once
+from fencepost.store.redis.documents.document import (
     Document,
-    Kept,
     body_of,
     decode_body,
     decode_document,
     read_lease,
 )
-from fencepost.store.redis.jobs.unit import Unit
+from fencepost.store.redis.documents.kept import PRIORITIES, Kept
+from fencepost.store.redis.documents.unit import Unit
+from fencepost.store.redis.flows.dependents import end_all
+from fencepost.store.redis.jobs.catalog import Env, number_of, pack
+from fencepost.store.redis.jobs.finish import KeptEnding
+from fencepost.store.redis.jobs.lease import make_token
+from fencepost.store.redis.jobs.rows import TIMEOUT_US
 from fencepost.store.redis.jobs.upkeep import expire, promote, recover
 from fencepost.store.redis.limits.rates import opens_at, set_back
 from fencepost.store.sql.codec import RUNNING, SCHEDULED

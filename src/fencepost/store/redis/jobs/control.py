@@ -29,14 +29,15 @@ from fencepost.store.interface.control import (
 )
 from fencepost.store.interface.queue import Duplicate, Moved, with_admitted
 from fencepost.store.plan import Plan
+from fencepost.store.redis.documents.document import body_of
+from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.flows.dependents import end_all
 from fencepost.store.redis.jobs.catalog import Env
 from fencepost.store.redis.jobs.edit import hasten, one, set_priority
 from fencepost.store.redis.jobs.enqueue import as_parent, find_holder, take_key
 from fencepost.store.redis.jobs.finish import KeptEnding
 from fencepost.store.redis.jobs.read import payload_of
-from fencepost.store.redis.jobs.rows import Kept, body_of
-from fencepost.store.redis.jobs.unit import Unit
 from fencepost.store.redis.limits.concurrency import admit, scope_of
 from fencepost.store.sql.codec import ENCODING_NUMBER, ENCRYPTED, MODE_NUMBER
 from fencepost.store.sql.endings import judge_parents

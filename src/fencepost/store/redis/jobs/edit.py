@@ -22,10 +22,10 @@ from fencepost.store.interface.control import (
 )
 from fencepost.store.interface.queue import Moved, with_admitted
 from fencepost.store.plan import Plan
+from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env
 from fencepost.store.redis.jobs.read import whole
-from fencepost.store.redis.jobs.rows import Kept
-from fencepost.store.redis.jobs.unit import Unit
 from fencepost.store.redis.limits.concurrency import admit, scope_of
 from fencepost.store.sql.codec import ENCODING_NUMBER
 

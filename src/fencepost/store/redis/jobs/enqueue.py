@@ -19,11 +19,13 @@ from fencepost.core.values.times import seconds_to_us, to_us
 from fencepost.errors import UnknownDependencyError
 from fencepost.store.interface.queue import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.plan import Plan
+from fencepost.store.redis.documents.document import body_of
+from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.flows.dependents import call_back
 from fencepost.store.redis.jobs.catalog import Env, field
 from fencepost.store.redis.jobs.plain import enqueue_plain, is_plain
-from fencepost.store.redis.jobs.rows import Kept, body_of, encode_waits, new_document
-from fencepost.store.redis.jobs.unit import Unit
+from fencepost.store.redis.jobs.rows import encode_waits, new_document
 from fencepost.store.redis.limits.concurrency import admit, scope_of
 
 

@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeVar
 from fencepost.core.values.names import wanted_ids
 from fencepost.store.interface.queue import LeaseLost
 from fencepost.store.plan import Plan
-from fencepost.store.redis.jobs.rows import Kept
-from fencepost.store.redis.jobs.unit import Unit
+from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.sql.endings import informed
 
 Reply = TypeVar("Reply")

@@ -17,9 +17,10 @@ from fencepost.core.values.times import seconds_to_us
 from fencepost.errors import StoreUnavailableError
 from fencepost.store.interface.queue import Enqueued, EnqueueReply
 from fencepost.store.plan import Plan, Statement
+from fencepost.store.redis.documents.document import INLINE_MAX, Document, encode_parts
+from fencepost.store.redis.documents.places import places
 from fencepost.store.redis.jobs.catalog import Env, field, pack
-from fencepost.store.redis.jobs.places import places
-from fencepost.store.redis.jobs.rows import INLINE_MAX, Document, encode_parts, new_document
+from fencepost.store.redis.jobs.rows import new_document
 from fencepost.store.sql.codec import BY_NUMBER
 from fencepost.store.sql.transfer import NOT_ACCEPTED
 

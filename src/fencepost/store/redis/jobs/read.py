@@ -24,11 +24,13 @@ from fencepost.core.values.times import from_us, from_us_or_none
 from fencepost.store.interface.reader import DeadLetterPage
 from fencepost.store.interface.settings import Scope
 from fencepost.store.plan import Plan
+from fencepost.store.redis.documents.document import body_of, decode_body
+from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.lines import jobs_ahead
+from fencepost.store.redis.documents.places import attempts_key
+from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, number_of, number_text
-from fencepost.store.redis.jobs.lines import jobs_ahead
-from fencepost.store.redis.jobs.places import attempts_key
-from fencepost.store.redis.jobs.rows import Kept, body_of, decode_body, job_of
-from fencepost.store.redis.jobs.unit import Unit
+from fencepost.store.redis.jobs.rows import job_of
 from fencepost.store.redis.limits.concurrency import active
 from fencepost.store.redis.limits.rates import usage_of
 from fencepost.store.redis.records.cluster import workers

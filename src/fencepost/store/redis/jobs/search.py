@@ -16,10 +16,10 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.values.times import to_us
 from fencepost.store.interface.reader import JobPage
 from fencepost.store.plan import Plan
+from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, number_of
 from fencepost.store.redis.jobs.read import whole
-from fencepost.store.redis.jobs.rows import Kept
-from fencepost.store.redis.jobs.unit import Unit
 from fencepost.store.sql.codec import NUMBER
 
 PORTION = 500

@@ -23,6 +23,9 @@ from fencepost.store.interface.queue import (
     settled_in_order,
 )
 from fencepost.store.plan import Plan
+from fencepost.store.redis.documents.document import LeaseRecord
+from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.flows.dependents import end_all
 from fencepost.store.redis.jobs.catalog import Env
 from fencepost.store.redis.jobs.finish import KeptEnding
@@ -34,8 +37,6 @@ from fencepost.store.redis.jobs.lease import (
     recall,
     with_states,
 )
-from fencepost.store.redis.jobs.rows import Kept, LeaseRecord
-from fencepost.store.redis.jobs.unit import Unit
 from fencepost.store.sql.codec import encode_json
 
 

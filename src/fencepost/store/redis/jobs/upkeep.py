@@ -14,13 +14,13 @@ from fencepost.core.values.times import seconds_to_us
 from fencepost.store.interface.queue import Moved, with_admitted
 from fencepost.store.interface.upkeep import Pruned, PruneRequest
 from fencepost.store.plan import Plan
+from fencepost.store.redis.documents.commit import PAIRS_MAX, at_once
+from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.places import BLOCK
+from fencepost.store.redis.documents.unit import Unit, close_numbers
 from fencepost.store.redis.flows.dependents import end_all
 from fencepost.store.redis.jobs.catalog import Env, field, number_of
-from fencepost.store.redis.jobs.commit import PAIRS_MAX, at_once
 from fencepost.store.redis.jobs.finish import KeptEnding
-from fencepost.store.redis.jobs.places import BLOCK
-from fencepost.store.redis.jobs.rows import Kept
-from fencepost.store.redis.jobs.unit import Unit, close_numbers
 from fencepost.store.redis.limits.concurrency import admit, scope_of
 from fencepost.store.sql.codec import NUMBER
 

@@ -11,8 +11,8 @@ from fencepost.core.limits.rates import Rate, soonest
 from fencepost.core.limits.type_limits import NO_LIMITS, TypeLimits, TypeUsage, check_limits
 from fencepost.core.values.times import from_us_or_none, to_us
 from fencepost.store.plan import Plan
+from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, read
-from fencepost.store.redis.jobs.unit import Unit
 from fencepost.store.sql.codec import decode_limits
 
 

@@ -11,8 +11,8 @@ from fencepost.core.tokens import Role, TokenRecord
 from fencepost.core.values.times import from_us, seconds_to_us, to_us
 from fencepost.store.interface.access import ActionPage
 from fencepost.store.plan import Plan
+from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, read
-from fencepost.store.redis.jobs.unit import Unit
 from fencepost.store.redis.records.log import Log
 from fencepost.store.sql.access import check_room, check_same
 

@@ -8,8 +8,8 @@ from fencepost.core.bounds import WORKER_SILENCE
 from fencepost.core.values.times import from_us, seconds_to_us
 from fencepost.store.interface.cluster import Term, WorkerInfo
 from fencepost.store.plan import Plan
+from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, read
-from fencepost.store.redis.jobs.unit import Unit
 from fencepost.store.sql.cluster import FORGOTTEN_US, encode_worker
 
 _workers = msgspec.json.Decoder(WorkerInfo)

@@ -20,9 +20,9 @@ from fencepost.store.interface.crons import (
     encode_template,
 )
 from fencepost.store.plan import Plan
+from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, read
 from fencepost.store.redis.jobs.enqueue import accept
-from fencepost.store.redis.jobs.unit import Unit
 
 
 class CronRecord(msgspec.Struct):

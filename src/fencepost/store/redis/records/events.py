@@ -13,9 +13,9 @@ from fencepost.core.values.names import id_text
 from fencepost.core.values.times import from_us, seconds_to_us, to_us
 from fencepost.store.interface.events import EventPage, EventReply
 from fencepost.store.plan import Plan
+from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, number_text
 from fencepost.store.redis.jobs.enqueue import accept
-from fencepost.store.redis.jobs.unit import Unit
 from fencepost.store.redis.records.log import Log
 from fencepost.store.sql.events import record_of
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from fencepost.core.filter import PageRequest
 from fencepost.store.plan import Plan
+from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, number_of, number_text, read
-from fencepost.store.redis.jobs.unit import Unit
 
 
 class Log(NamedTuple):

@@ -14,10 +14,10 @@ from fencepost.core.values.times import from_us, from_us_or_none, to_us
 from fencepost.store.interface.overview import EndedPage, QueueView, TypeView
 from fencepost.store.interface.settings import Scope
 from fencepost.store.plan import Plan
+from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.lines import first_due
+from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, number_of, read
-from fencepost.store.redis.jobs.lines import first_due
-from fencepost.store.redis.jobs.rows import Kept
-from fencepost.store.redis.jobs.unit import Unit
 from fencepost.store.redis.records.settings import paused, queue_limits, type_limits
 from fencepost.store.sql.codec import BY_NUMBER
 from fencepost.store.sql.paging import pack, unpack

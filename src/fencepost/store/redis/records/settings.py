@@ -7,8 +7,8 @@ from fencepost.core.limits.type_limits import TypeLimits
 from fencepost.errors import ConfigurationError
 from fencepost.store.interface.settings import Scope
 from fencepost.store.plan import Plan
+from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, field, read
-from fencepost.store.redis.jobs.unit import Unit
 from fencepost.store.sql.codec import decode_limits
 
 

@@ -13,12 +13,14 @@ from fencepost.core.values.times import from_us_or_none, seconds_to_us, to_us
 from fencepost.errors import DuplicateJobError, StateConflictError
 from fencepost.store.interface.transfer import Dump, Loaded, LoadReply, Present
 from fencepost.store.plan import Plan
+from fencepost.store.redis.documents.document import document_of
+from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.flows.dependents import end_waiting
 from fencepost.store.redis.jobs.catalog import Env, field, number_text
 from fencepost.store.redis.jobs.enqueue import as_parent, find_holder
 from fencepost.store.redis.jobs.read import attempts_of, whole
-from fencepost.store.redis.jobs.rows import TIMEOUT_US, Kept, document_of, encode_waits
-from fencepost.store.redis.jobs.unit import Unit
+from fencepost.store.redis.jobs.rows import TIMEOUT_US, encode_waits
 from fencepost.store.redis.limits.concurrency import active
 from fencepost.store.sql.codec import ENCODING_NUMBER, NUMBER, encode_failure, encode_json
 from fencepost.store.sql.endings import Stored

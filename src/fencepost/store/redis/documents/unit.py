@@ -23,8 +23,7 @@ from fencepost.core.job.policy import DEFAULT_POLICY, Policy
 from fencepost.core.values.names import id_text, lanes_max
 from fencepost.errors import TooManyLanesError
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.redis.jobs.catalog import Env, field, number_of, number_text, read
-from fencepost.store.redis.jobs.commit import (
+from fencepost.store.redis.documents.commit import (
     ABOVE,
     ABSENT,
     ACCEPTING,
@@ -36,17 +35,18 @@ from fencepost.store.redis.jobs.commit import (
     Changes,
     Commit,
 )
-from fencepost.store.redis.jobs.places import attempts_key, running_places
-from fencepost.store.redis.jobs.rows import (
+from fencepost.store.redis.documents.document import (
     INLINE_MAX,
     Document,
-    Kept,
     LeaseRecord,
     decode_document,
     encode_body,
     read_lease,
     revision_of,
 )
+from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.places import attempts_key, running_places
+from fencepost.store.redis.jobs.catalog import Env, field, number_of, number_text, read
 
 CLOSED = b"seq"
 """The field with the last number that no new job may have any more, see ``close_numbers``."""

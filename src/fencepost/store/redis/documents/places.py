@@ -7,8 +7,8 @@ one.
 from __future__ import annotations
 
 from fencepost.core.job.lifecycle import ACTIVE, TERMINAL, State
+from fencepost.store.redis.documents.document import Document, LeaseRecord
 from fencepost.store.redis.jobs.catalog import REMEMBERED_MAX, Env, field, number_text
-from fencepost.store.redis.jobs.rows import Document, LeaseRecord
 from fencepost.store.sql.codec import BY_NUMBER, NUMBER
 
 BLOCK = 256

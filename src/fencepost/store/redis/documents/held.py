@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
-from fencepost.store.redis.jobs.rows import Kept
+from fencepost.store.redis.documents.kept import Kept
 
 REMEMBERED_MAX = 5_000
 

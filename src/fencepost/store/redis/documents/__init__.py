@@ -1,0 +1,1 @@
+"""Jobs as documents: how one is written, where it is found, and how changes are committed."""
