@@ -35,13 +35,13 @@ MUTANTS = (
     _mutant(
         "heartbeats",
         "a heartbeat extends from the worker's now",
-        "postgres.jobs.lease",
+        "postgres.jobs.settle",
         "params = (env.now, encode_json(asked))",
     ),
     _mutant(
         "saves",
         "whether a lease is valid for a checkpoint is judged by the worker's clock",
-        "postgres.jobs.lease",
+        "postgres.jobs.settle",
         "params = (env.now, fence.lease_token, fence.seq, progress, *checkpoint)",
     ),
     _mutant(

@@ -25,7 +25,6 @@ from fencepost.store.postgres.jobs import (
     control,
     edit,
     enqueue,
-    lease,
     search,
     settle,
     upkeep,
@@ -69,9 +68,9 @@ def facets(env: Env) -> Facets:
 class PostgresQueue(BoundFacet[Env], QueueFacet):
     enqueue = bound(enqueue.enqueue)
     claim = bound(claim.claim)
-    heartbeat = bound(lease.heartbeat)
+    heartbeat = bound(settle.heartbeat)
+    save = bound(settle.save)
     settle = bound(settle.settle)
-    save = bound(lease.save)
     spawn = bound(spawn.spawn)
 
 

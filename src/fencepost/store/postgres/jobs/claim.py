@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,24 +16,21 @@ from fencepost.core.bounds import (
     PROMOTE_BATCH,
     RECOVER_BATCH,
 )
-from fencepost.core.job.job import Body, ClaimedJob, Lease
+from fencepost.core.job.job import ClaimedJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import CORRUPT, RELEASED, Decision
-from fencepost.core.job.policy import Policy, Priority
-from fencepost.core.job.timeouts import deadline, ttl_of
 from fencepost.core.limits.weights import turns_from
 from fencepost.core.values.names import RESERVED_TYPES
-from fencepost.core.values.times import from_us, seconds_to_us
+from fencepost.core.values.times import seconds_to_us
 from fencepost.store.chores import Chores
 from fencepost.store.interface.queue import Claim, ClaimRequest, Moved
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.engine.transaction import sheltered
 from fencepost.store.postgres.flows.dependents import end, resolve
-from fencepost.store.postgres.jobs.catalog import Env, Lane, Lanes
+from fencepost.store.postgres.jobs.catalog import Env, Lanes
 from fencepost.store.postgres.jobs.finish import DETACH_LEASED, detached
-from fencepost.store.postgres.jobs.lease import make_token, token_mark
+from fencepost.store.postgres.jobs.lease import LeasedRow, LeaseReader, array
 from fencepost.store.postgres.jobs.upkeep import expire, recover
-from fencepost.store.sql.codec import ENCODINGS
 from fencepost.store.sql.endings import Ending, moved
 
 CLAIM = "select fencepost.claim(%s, %s, %s)"
@@ -46,39 +42,6 @@ join fencepost.submissions j on j.seq = x.seq where e.lease_token = %s
 LOOKS_MAX = 3
 """How often one claim learns of new lanes, in case other processes keep making some."""
 EXPIRE, RECOVER, RESOLVE = 1, 2, 4
-PRIORITIES = tuple(Priority)
-
-
-class _Particulars(msgspec.Struct, gc=False):
-    """What few jobs have."""
-
-    payload_encoding: int
-    bytes: str | None
-    key: str | None
-    tags: dict[str, Any] | None
-    correlation_id: str | None
-    last: int
-    """The version of the lease before, 0 if there was none."""
-    checkpoint_encoding: int | None
-    checkpoint: str | None
-    checkpoint_bytes: str | None
-
-
-class _Leased(msgspec.Struct, gc=False, array_like=True):
-    """A job as the server hands it out."""
-
-    seq: int
-    id: str
-    policy: int
-    max_attempts: int
-    attempt: int
-    lease_version: int
-    waited: int
-    """Since it became claimable, in microseconds."""
-    payload: msgspec.Raw
-    particulars: _Particulars | None = None
-    flow: str | None = None
-    has_dependencies: bool = False
 
 
 class _Answer(msgspec.Struct):
@@ -86,7 +49,7 @@ class _Answer(msgspec.Struct):
     now: int = 0
     promoted: int = 0
     held: int = 0
-    jobs: list[tuple[int, list[_Leased]]] = []
+    jobs: list[tuple[int, list[LeasedRow]]] = []
     order: list[int] | None = None
     wait: float | None = None
     plain: bool = False
@@ -228,20 +191,16 @@ def _view(
     # Only the server knows which of several queues have claimable jobs, and so a turn.
     is_open = row is None and len(places) > 1
     fields = (
-        _array(lane.number for lane in lanes),
-        _array(lane.priority for lane in lanes),
-        _array(places[lane.queue] for lane in lanes),
-        _array(map(_quoted, places)),
-        "" if is_open else _array(places[queue] for queue in turns[:limit]),
-        "" if request.types is None else _array(map(_quoted, request.types)),
+        array(lane.number for lane in lanes),
+        array(lane.priority for lane in lanes),
+        array(places[lane.queue] for lane in lanes),
+        array(map(_quoted, places)),
+        "" if is_open else array(places[queue] for queue in turns[:limit]),
+        "" if request.types is None else array(map(_quoted, request.types)),
         str(request.queues is None),
     )
     served = ",".join(field and _quoted(field) for field in fields)
     return _View(sum(lane.number for lane in known), f"({served})")
-
-
-def _array(elements: Iterable[int | str]) -> str:
-    return "{" + ",".join(map(str, elements)) + "}"
 
 
 def _quoted(text: str) -> str:
@@ -262,9 +221,9 @@ def _read(
     lanes = yield from env.catalog.lanes([lane for lane, _ in answer.jobs])
     numbers = {job.policy for _, leased in answer.jobs for job in leased}
     policies = yield from env.catalog.policies(numbers)
-    reader = _Reader(policies, lease_token, request, answer.now)
+    reader = LeaseReader(policies, lease_token, request, answer.now)
     jobs: list[ClaimedJob] = []
-    broken: list[_Leased] = []
+    broken: list[LeasedRow] = []
     by_seq: dict[int, ClaimedJob] = {}
     for number, leased in answer.jobs:
         for row, job in zip(leased, reader.read_all(leased, lanes[number]), strict=True):
@@ -280,103 +239,7 @@ def _read(
     return jobs, corrupt, reader.lengths()
 
 
-class _Terms(NamedTuple):
-    """What the leases of jobs with one policy share in a claim."""
-
-    policy: Policy
-    lease_ttl: float
-    lasts: int
-    """In microseconds."""
-    expires_at: datetime
-
-
-class _Reader:
-    """Turns the rows of one claim into jobs."""
-
-    def __init__(
-        self, policies: dict[int, Policy], lease_token: str, request: ClaimRequest, now: int
-    ) -> None:
-        self._lease_token = lease_token
-        self._terms = {number: _terms(policies[number], request, now) for number in policies}
-
-    def read_all(self, rows: Sequence[_Leased], lane: Lane) -> list[ClaimedJob | None]:
-        """Return the claimed jobs of a lane, and None for each that cannot be read."""
-        mark = token_mark(lane.number, self._lease_token)
-        priority = PRIORITIES[lane.priority]
-        return [self._read(row, lane, priority, mark) for row in rows]
-
-    def _read(self, row: _Leased, lane: Lane, priority: Priority, mark: str) -> ClaimedJob | None:
-        terms = self._terms.get(row.policy)
-        if terms is None:
-            return None
-        job_id = row.id
-        lease = Lease(make_token(row.seq, mark, job_id), row.lease_version, terms.expires_at)
-        special = row.particulars
-        if special is None:
-            return ClaimedJob(
-                id=job_id,
-                type=lane.type,
-                queue=lane.queue,
-                priority=priority,
-                attempt=row.attempt,
-                max_attempts=row.max_attempts,
-                lease=lease,
-                lease_ttl=terms.lease_ttl,
-                payload=Body(bytes(row.payload)),
-                policy=terms.policy,
-                flow=row.flow,
-                has_dependencies=row.has_dependencies,
-                waited=row.waited / 1e6,
-            )
-        if special.tags and not all(isinstance(each, str) for each in special.tags.values()):
-            return None  # or it would stand in the way of every claim
-        payload = bytes(row.payload)
-        return ClaimedJob(
-            id=job_id,
-            type=lane.type,
-            queue=lane.queue,
-            priority=priority,
-            attempt=row.attempt,
-            max_attempts=row.max_attempts,
-            lease=lease,
-            lease_ttl=terms.lease_ttl,
-            payload=_body(
-                special.payload_encoding,
-                payload.decode() if special.bytes is None else None,
-                special.bytes,
-            ),
-            policy=terms.policy,
-            key=special.key,
-            tags=special.tags or {},
-            correlation_id=special.correlation_id,
-            checkpoint=None
-            if special.checkpoint_encoding is None
-            else _body(special.checkpoint_encoding, special.checkpoint, special.checkpoint_bytes),
-            flow=row.flow,
-            has_dependencies=row.has_dependencies,
-            waited=row.waited / 1e6,
-            last_version=special.last,
-        )
-
-    def lengths(self) -> list[float]:
-        """Return how many seconds the leases of the claim last."""
-        return [terms.lasts / 1e6 for terms in self._terms.values()]
-
-
-def _terms(policy: Policy, request: ClaimRequest, now: int) -> _Terms:
-    """Return when a lease runs out, by the same rule as ``fencepost.pop``."""
-    lease_ttl = ttl_of(policy, request.lease_ttl)
-    latest = deadline(policy, now, seconds_to_us(request.timeout_grace))
-    end_ = min(now + seconds_to_us(lease_ttl), latest)
-    return _Terms(policy, lease_ttl, end_ - now, from_us(end_))
-
-
-def _body(encoding: int, text: str | None, digits: str | None) -> Body:
-    data = bytes.fromhex(digits or "") if text is None else text.encode()
-    return Body(data, ENCODINGS[encoding])
-
-
-def _fail(env: Env, lease_token: str, rows: Sequence[_Leased]) -> Plan[list[Moved]]:
+def _fail(env: Env, lease_token: str, rows: Sequence[LeasedRow]) -> Plan[list[Moved]]:
     """Fail jobs that cannot be read, so that the worker can go on."""
     if not rows:
         return []
@@ -409,7 +272,7 @@ def _end(
     env: Env, lease_token: str, seqs: Sequence[int], decisions: dict[int, Decision]
 ) -> Plan[list[Moved]]:
     """End the leases of these jobs of a claim."""
-    group = f'[["{lease_token}","{_array(seqs)}"]]'
+    group = f'[["{lease_token}","{array(seqs)}"]]'
     jobs = detached((yield Statement(DETACH_LEASED, (env.now, group))))
     endings = [Ending(job, decisions[job.seq]) for job in jobs]
     followed = yield from end(env, endings)

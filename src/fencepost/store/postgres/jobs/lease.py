@@ -1,4 +1,4 @@
-"""Leases: fencing tokens, heartbeats, checkpoints. A write is fenced or refused.
+"""Leases: fencing tokens, and leased jobs as the server hands them out.
 
 A job's token is ``<seq>.<lane>.<lease token>.<end of the job's id>``. The lease token finds the
 lease, and the number the job in it, without a look-up by id. A token is valid for one job and one
@@ -8,33 +8,26 @@ claim only (INV-2).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from fencepost.core.job.job import Body, ClaimedJob, Lease
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement
+from fencepost.core.job.policy import Policy, Priority
+from fencepost.core.job.timeouts import deadline, ttl_of
 from fencepost.core.values.names import wanted_ids
 from fencepost.core.values.times import from_us, seconds_to_us
-from fencepost.store.interface.queue import (
-    Beat,
-    Extended,
-    HeartbeatReply,
-    LeaseLost,
-    Save,
-    Saved,
-    SaveReply,
-)
+from fencepost.store.interface.queue import ClaimRequest, LeaseLost
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.postgres.jobs.catalog import Env
-from fencepost.store.postgres.jobs.rows import body_fields
-from fencepost.store.sql.codec import BY_NUMBER, encode_json
+from fencepost.store.postgres.jobs.catalog import Env, Lane
+from fencepost.store.sql.codec import BY_NUMBER, ENCODINGS, encode_json
 from fencepost.store.sql.endings import informed
 
 ISOLATE = "select fencepost.isolate(%s, %s)"
-HEARTBEAT = "select fencepost.heartbeat(%s, %s)::text"
-SAVE = "select fencepost.save(%s, %s, %s, %s, %s, %s, %s)"
 STATES = "select id::text, state from fencepost.jobs where id = any (%s::uuid[])"
 
 SEQ_END = 1 << 63
@@ -42,10 +35,9 @@ LANE_END = 1 << 31
 ID_DIGITS = 12
 TOKEN_DIGITS = 32
 HEX_DIGITS = frozenset("0123456789abcdef")
+PRIORITIES = tuple(Priority)
 
 Reply = TypeVar("Reply")
-
-_extended = msgspec.json.Decoder(list[tuple[int, int, int]])
 
 
 class Fence(NamedTuple):
@@ -109,9 +101,9 @@ def lease_groups(fences: Iterable[Fence]) -> list[list[str]]:
     return [[token, array(fence.seq for fence in own)] for token, own in by_lease(fences).items()]
 
 
-def array(numbers: Iterable[int]) -> str:
-    """Return numbers as the server reads an array."""
-    return "{" + ",".join(map(str, numbers)) + "}"
+def array(elements: Iterable[int | str]) -> str:
+    """Return numbers, or quoted texts, as the server reads an array."""
+    return "{" + ",".join(map(str, elements)) + "}"
 
 
 def isolate(env: Env, settlements: Sequence[Settlement]) -> Plan[None]:
@@ -121,53 +113,6 @@ def isolate(env: Env, settlements: Sequence[Settlement]) -> Plan[None]:
     params = (env.now, encode_json(groups))
     leases = [lease_token for lease_token, _ in groups]
     yield Statement(ISOLATE, params, alone=True, prepares=True, leases=leases)
-
-
-def heartbeat(env: Env, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:
-    """Extend each lease that is still valid; an expired one is not revived."""
-    groups: dict[tuple[str, int | None], list[int]] = {}
-    keys: list[tuple[str, int | None, int]] = []
-    for beat in beats:
-        fence = read_token(beat.token, beat.job_id)
-        ttl = None if beat.lease_ttl is None else seconds_to_us(beat.lease_ttl)
-        keys.append((fence.lease_token, ttl, fence.seq))
-        if fence is not NOWHERE:
-            groups.setdefault((fence.lease_token, ttl), []).append(fence.seq)
-    extended: dict[tuple[str, int | None, int], int] = {}
-    if groups:
-        ordered = sorted(groups, key=lambda key: (key[0], key[1] or 0))
-        asked = [[*key, array(groups[key])] for key in ordered]
-        leases = sorted({lease_token for lease_token, _ in ordered})
-        params = (env.now, encode_json(asked))
-        ((text,),) = yield Statement(HEARTBEAT, params, alone=True, leases=leases)
-        extended = {(*ordered[n - 1], seq): end for n, seq, end in _extended.decode(text)}
-    replies: list[HeartbeatReply] = []
-    for beat, key in zip(beats, keys, strict=True):
-        expires_at = extended.get(key)
-        if expires_at is None:
-            replies.append(LeaseLost(beat.job_id))
-        else:
-            replies.append(Extended(beat.job_id, from_us(expires_at)))
-    return (yield from with_states(replies))
-
-
-def save(env: Env, saves: Sequence[Save]) -> Plan[list[SaveReply]]:
-    """Keep progress and checkpoints of handlers, under valid leases."""
-    fences = [read_token(item.token, item.job_id) for item in saves]
-    replies: list[SaveReply] = [LeaseLost(item.job_id) for item in saves]
-    # In the one order in which all operations lock leases.
-    for place in sorted(range(len(saves)), key=lambda place: fences[place].lease_token):
-        item, fence = saves[place], fences[place]
-        if fence is NOWHERE:
-            continue
-        progress = None if item.progress is None else encode_json(item.progress)
-        checkpoint = (None, None, None) if item.checkpoint is None else body_fields(item.checkpoint)
-        params = (env.now, fence.lease_token, fence.seq, progress, *checkpoint)
-        leases = (fence.lease_token,)
-        ((is_saved,),) = yield Statement(SAVE, params, alone=len(saves) == 1, leases=leases)
-        if is_saved:
-            replies[place] = Saved(item.job_id)
-    return (yield from with_states(replies))
 
 
 def states_by_id(job_ids: Iterable[str]) -> Plan[dict[str, State]]:
@@ -183,3 +128,131 @@ def with_states(replies: list[Reply]) -> Plan[list[Reply]]:
     """Add the present state of each job to the replies about lost leases."""
     lost = [reply.job_id for reply in replies if isinstance(reply, LeaseLost)]
     return informed(replies, (yield from states_by_id(lost))) if lost else replies
+
+
+class _Particulars(msgspec.Struct, gc=False):
+    """What few jobs have."""
+
+    payload_encoding: int
+    bytes: str | None
+    key: str | None
+    tags: dict[str, Any] | None
+    correlation_id: str | None
+    last: int
+    """The version of the lease before, 0 if there was none."""
+    checkpoint_encoding: int | None
+    checkpoint: str | None
+    checkpoint_bytes: str | None
+
+
+class LeasedRow(msgspec.Struct, gc=False, array_like=True):
+    """A job as the server hands it out."""
+
+    seq: int
+    id: str
+    policy: int
+    max_attempts: int
+    attempt: int
+    lease_version: int
+    waited: int
+    """Since it became claimable, in microseconds."""
+    payload: msgspec.Raw
+    particulars: _Particulars | None = None
+    flow: str | None = None
+    has_dependencies: bool = False
+
+
+class _Terms(NamedTuple):
+    """What the leases of jobs with one policy share in a claim."""
+
+    policy: Policy
+    lease_ttl: float
+    lasts: int
+    """In microseconds."""
+    expires_at: datetime
+
+
+class LeaseReader:
+    """Turns the rows of one claim into jobs."""
+
+    def __init__(
+        self, policies: dict[int, Policy], lease_token: str, request: ClaimRequest, now: int
+    ) -> None:
+        self._lease_token = lease_token
+        self._terms = {number: _terms(policies[number], request, now) for number in policies}
+
+    def read_all(self, rows: Sequence[LeasedRow], lane: Lane) -> list[ClaimedJob | None]:
+        """Return the claimed jobs of a lane, and None for each that cannot be read."""
+        mark = token_mark(lane.number, self._lease_token)
+        priority = PRIORITIES[lane.priority]
+        return [self._read(row, lane, priority, mark) for row in rows]
+
+    def _read(self, row: LeasedRow, lane: Lane, priority: Priority, mark: str) -> ClaimedJob | None:
+        terms = self._terms.get(row.policy)
+        if terms is None:
+            return None
+        job_id = row.id
+        lease = Lease(make_token(row.seq, mark, job_id), row.lease_version, terms.expires_at)
+        special = row.particulars
+        if special is None:
+            return ClaimedJob(
+                id=job_id,
+                type=lane.type,
+                queue=lane.queue,
+                priority=priority,
+                attempt=row.attempt,
+                max_attempts=row.max_attempts,
+                lease=lease,
+                lease_ttl=terms.lease_ttl,
+                payload=Body(bytes(row.payload)),
+                policy=terms.policy,
+                flow=row.flow,
+                has_dependencies=row.has_dependencies,
+                waited=row.waited / 1e6,
+            )
+        if special.tags and not all(isinstance(each, str) for each in special.tags.values()):
+            return None  # or it would stand in the way of every claim
+        payload = bytes(row.payload)
+        return ClaimedJob(
+            id=job_id,
+            type=lane.type,
+            queue=lane.queue,
+            priority=priority,
+            attempt=row.attempt,
+            max_attempts=row.max_attempts,
+            lease=lease,
+            lease_ttl=terms.lease_ttl,
+            payload=_body(
+                special.payload_encoding,
+                payload.decode() if special.bytes is None else None,
+                special.bytes,
+            ),
+            policy=terms.policy,
+            key=special.key,
+            tags=special.tags or {},
+            correlation_id=special.correlation_id,
+            checkpoint=None
+            if special.checkpoint_encoding is None
+            else _body(special.checkpoint_encoding, special.checkpoint, special.checkpoint_bytes),
+            flow=row.flow,
+            has_dependencies=row.has_dependencies,
+            waited=row.waited / 1e6,
+            last_version=special.last,
+        )
+
+    def lengths(self) -> list[float]:
+        """Return how many seconds the leases of the claim last."""
+        return [terms.lasts / 1e6 for terms in self._terms.values()]
+
+
+def _terms(policy: Policy, request: ClaimRequest, now: int) -> _Terms:
+    """Return when a lease runs out, by the same rule as ``fencepost.pop``."""
+    lease_ttl = ttl_of(policy, request.lease_ttl)
+    latest = deadline(policy, now, seconds_to_us(request.timeout_grace))
+    end_ = min(now + seconds_to_us(lease_ttl), latest)
+    return _Terms(policy, lease_ttl, end_ - now, from_us(end_))
+
+
+def _body(encoding: int, text: str | None, digits: str | None) -> Body:
+    data = bytes.fromhex(digits or "") if text is None else text.encode()
+    return Body(data, ENCODINGS[encoding])

@@ -1,4 +1,4 @@
-"""Settlements: recording how attempts ended, under valid leases only."""
+"""Writes under a lease: heartbeats, settlements, checkpoints; refused without a valid one."""
 
 from __future__ import annotations
 
@@ -11,10 +11,17 @@ from fencepost.core.job.job import Body
 from fencepost.core.job.lifecycle import TERMINAL, Event, State
 from fencepost.core.job.outcome import Settlement
 from fencepost.core.values.payload import NULL
+from fencepost.core.values.times import from_us, seconds_to_us
 from fencepost.store.interface.queue import (
     AlreadySettled,
+    Beat,
+    Extended,
+    HeartbeatReply,
     LeaseLost,
     Moved,
+    Save,
+    Saved,
+    SaveReply,
     Settled,
     SettleReply,
     settled_in_order,
@@ -33,10 +40,12 @@ from fencepost.store.postgres.jobs.lease import (
     states_by_id,
     with_states,
 )
-from fencepost.store.postgres.jobs.rows import plain_json
+from fencepost.store.postgres.jobs.rows import body_fields, plain_json
 from fencepost.store.sql.codec import encode_json
 from fencepost.store.sql.endings import Ending
 
+HEARTBEAT = "select fencepost.heartbeat(%s, %s)::text"
+SAVE = "select fencepost.save(%s, %s, %s, %s, %s, %s, %s)"
 COMPLETE = "select fencepost.complete(%s, %s, %s)::text"
 HOLD_ALL = "select fencepost.hold_all(%s, %s, %s, %s::bigint[], %s::bigint[])"
 # Whether a settlement that is refused now is the last one recorded; one that comes later in the
@@ -64,6 +73,54 @@ class _Completed(msgspec.Struct):
 
 
 _completed = msgspec.json.Decoder(_Completed)
+_extended = msgspec.json.Decoder(list[tuple[int, int, int]])
+
+
+def heartbeat(env: Env, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:
+    """Extend each lease that is still valid; an expired one is not revived."""
+    groups: dict[tuple[str, int | None], list[int]] = {}
+    keys: list[tuple[str, int | None, int]] = []
+    for beat in beats:
+        fence = read_token(beat.token, beat.job_id)
+        ttl = None if beat.lease_ttl is None else seconds_to_us(beat.lease_ttl)
+        keys.append((fence.lease_token, ttl, fence.seq))
+        if fence is not NOWHERE:
+            groups.setdefault((fence.lease_token, ttl), []).append(fence.seq)
+    extended: dict[tuple[str, int | None, int], int] = {}
+    if groups:
+        ordered = sorted(groups, key=lambda key: (key[0], key[1] or 0))
+        asked = [[*key, array(groups[key])] for key in ordered]
+        leases = sorted({lease_token for lease_token, _ in ordered})
+        params = (env.now, encode_json(asked))
+        ((text,),) = yield Statement(HEARTBEAT, params, alone=True, leases=leases)
+        extended = {(*ordered[n - 1], seq): end for n, seq, end in _extended.decode(text)}
+    replies: list[HeartbeatReply] = []
+    for beat, key in zip(beats, keys, strict=True):
+        expires_at = extended.get(key)
+        if expires_at is None:
+            replies.append(LeaseLost(beat.job_id))
+        else:
+            replies.append(Extended(beat.job_id, from_us(expires_at)))
+    return (yield from with_states(replies))
+
+
+def save(env: Env, saves: Sequence[Save]) -> Plan[list[SaveReply]]:
+    """Keep progress and checkpoints of handlers, under valid leases."""
+    fences = [read_token(item.token, item.job_id) for item in saves]
+    replies: list[SaveReply] = [LeaseLost(item.job_id) for item in saves]
+    # In the one order in which all operations lock leases.
+    for place in sorted(range(len(saves)), key=lambda place: fences[place].lease_token):
+        item, fence = saves[place], fences[place]
+        if fence is NOWHERE:
+            continue
+        progress = None if item.progress is None else encode_json(item.progress)
+        checkpoint = (None, None, None) if item.checkpoint is None else body_fields(item.checkpoint)
+        params = (env.now, fence.lease_token, fence.seq, progress, *checkpoint)
+        leases = (fence.lease_token,)
+        ((is_saved,),) = yield Statement(SAVE, params, alone=len(saves) == 1, leases=leases)
+        if is_saved:
+            replies[place] = Saved(item.job_id)
+    return (yield from with_states(replies))
 
 
 def settle(env: Env, settlements: Sequence[Settlement]) -> Plan[list[SettleReply]]:
