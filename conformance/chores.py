@@ -95,7 +95,9 @@ class TestFans:
         assert h.state(root) is State.DEAD_LETTER
         found = {each.id: each for each in h.find(type="leaf", states=(State.DEAD_LETTER,))}
         assert found.keys() == set(leaves)
-        assert {each.failure and each.failure.culprit for each in found.values()} == {root}
+        assert {each.failure and each.failure.failed_dependency for each in found.values()} == {
+            root
+        }
         assert h.state(behind) is State.DEAD_LETTER
 
     def test_a_job_lets_go_of_many_with_keys_of_their_own(self, h: Harness) -> None:

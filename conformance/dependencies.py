@@ -11,8 +11,8 @@ from conformance.graphs import (
     any_of,
     bring,
     claim_of,
-    culprit,
     ended,
+    failed_dependency,
     missing,
 )
 from conformance.harness import DONE, NOBODY, ONE_ATTEMPT, Harness, ids, job
@@ -106,7 +106,7 @@ class TestDependencies:
     def test_a_dependency_that_ends_otherwise_ends_its_dependents(
         self, h: Harness, state: State
     ) -> None:
-        """S1-71, S1-72, S1-73: FAILED, DEAD_LETTER and CANCELLED pass on, the culprit named."""
+        """S1-71, S1-72, S1-73: FAILED, DEAD_LETTER and CANCELLED pass on, and name the job."""
         a = h.submit("a", policy=ONE_ATTEMPT)
         b = h.submit("b", after=after(a))
         c = h.submit("c", after=after(b))
@@ -124,7 +124,7 @@ class TestDependencies:
             assert seen.attempt == 0
             assert seen.failure is not None
             assert seen.failure.code == "dependency_failed"
-            assert seen.failure.culprit == a
+            assert seen.failure.failed_dependency == a
             assert a in seen.failure.message
             assert h.attempts(dependent) == []
         letters = {letter.job_id for letter in h.letters()}
@@ -145,7 +145,7 @@ class TestDependencies:
             seen = h.get(reply.job_id)
             assert seen.completed_at == h.now
             assert seen.failure is not None
-            assert seen.failure.culprit == a
+            assert seen.failure.failed_dependency == a
         assert h.run(h.store.reader.count(JobFilter(states=(state,)))) == 3
 
     def test_after_any_runs_when_one_has_ended_however_it_did(self, h: Harness) -> None:
@@ -242,7 +242,7 @@ class TestDependencies:
         assert h.state(both) is State.FAILED
         assert h.state(one) is State.SCHEDULED
         assert h.state(either) is State.SCHEDULED
-        assert culprit(h, both) == bad
+        assert failed_dependency(h, both) == bad
 
     def test_a_stale_settlement_lets_nobody_go(self, h: Harness) -> None:
         a = h.submit("a")
@@ -314,8 +314,8 @@ class TestDependencies:
             State.PENDING,
             (Moved(c, "c", State.CANCELLED, State.PENDING),),
         )
-        assert culprit(h, b) is None
-        assert culprit(h, c) == b
+        assert failed_dependency(h, b) is None
+        assert failed_dependency(h, c) == b
         assert bring(h, a, State.COMPLETED).followed == ()
         assert h.state(b) is h.state(c) is State.CANCELLED
 
@@ -336,7 +336,7 @@ class TestDependencies:
         assert replies[3] == Conflict(b, State.CANCELLED)
         followed = [each for reply in moved for each in reply.followed]
         assert followed == [Moved(d, "d", State.CANCELLED, State.PENDING)]
-        assert [culprit(h, each) for each in (a, b, c, d)] == [None, None, None, c]
+        assert [failed_dependency(h, each) for each in (a, b, c, d)] == [None, None, None, c]
         counts = {view.name: view.counts for view in h.run(h.store.overview.types())}
         assert counts == {name: {State.CANCELLED: 1} for name in "abcd"}
 
@@ -353,7 +353,7 @@ class TestDependencies:
         assert [each.job_id for each in moved] == [a, b]
         followed = [each for reply in moved for each in reply.followed]
         assert followed == [Moved(c, "c", State.DEAD_LETTER, State.PENDING)]
-        assert [culprit(h, each) for each in (a, b, c)] == [None, None, b]
+        assert [failed_dependency(h, each) for each in (a, b, c)] == [None, None, b]
 
     def test_one_that_would_have_been_let_go_is_cancelled_as_it_stood(self, h: Harness) -> None:
         a = h.submit("a")

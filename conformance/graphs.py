@@ -63,8 +63,8 @@ def depth(h: Harness, job_id: str) -> int:
     return waits.depth
 
 
-def culprit(h: Harness, job_id: str) -> str | None:
-    """Return on whose account a job failed."""
+def failed_dependency(h: Harness, job_id: str) -> str | None:
+    """Return the job whose failure ended this one."""
     failure = h.get(job_id).failure
     assert failure is not None
-    return failure.culprit
+    return failure.failed_dependency

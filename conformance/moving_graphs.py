@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from conformance.graphs import after, any_of, bring, claim_of, culprit
+from conformance.graphs import after, any_of, bring, claim_of, failed_dependency
 from conformance.harness import TERMINAL, Harness, job
 from conformance.moving import dump, elsewhere, load
 from fencepost.core.job.idempotency import Key
@@ -62,7 +62,7 @@ class TestMovingGraphs:
             load(target, dump(source)[2:])
             assert target.state(c) is State.SCHEDULED
             assert target.state(behind) is State.FAILED
-            assert culprit(target, behind) == b
+            assert failed_dependency(target, behind) == b
 
     def test_one_that_gathers_moves_with_what_was_spawned_after_it(self, h: Harness) -> None:
         """C29: it waits for jobs that were submitted later than itself."""

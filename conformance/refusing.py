@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.graphs import after, bring, culprit, depth
+from conformance.graphs import after, bring, depth, failed_dependency
 from conformance.harness import NOBODY, Harness, ids, job
 from fencepost.core.bounds import DEPENDENCY_COUNT_MAX, DEPENDENCY_DEPTH_MAX, LIFETIME_DEFAULT
 from fencepost.core.job.idempotency import Key, OnDuplicate
@@ -58,14 +58,14 @@ class TestRefusedDependencies:
             h.enqueue(*chain, job("a", after=after(DEPENDENCY_DEPTH_MAX - 1)), atomic=True)
         assert len(h.find()) == DEPENDENCY_DEPTH_MAX
 
-    def test_a_culprit_ends_a_way_of_a_hundred_jobs(self, h: Harness) -> None:
+    def test_a_failure_ends_a_way_of_a_hundred_jobs(self, h: Harness) -> None:
         chain = [job("a")] + [
             job("b", after=after(place)) for place in range(DEPENDENCY_DEPTH_MAX - 1)
         ]
         first, *rest = h.submit_all(*chain)
         reply = bring(h, first, State.FAILED)
         assert len(reply.followed) == DEPENDENCY_DEPTH_MAX - 1
-        assert {culprit(h, each) for each in rest} == {first}
+        assert {failed_dependency(h, each) for each in rest} == {first}
 
     def test_a_job_may_wait_for_a_thousand(self, h: Harness) -> None:
         """S1-67: 1000 dependencies are accepted."""

@@ -48,7 +48,7 @@ class TestReopenedDependencies:
         h.reject(claim_of(h, "c"))
         assert h.retry(c) == Moved(c, "c", State.SCHEDULED, State.FAILED)
 
-    def test_a_job_is_not_reopened_while_its_culprit_has_not_been(self, h: Harness) -> None:
+    def test_a_job_is_not_reopened_before_its_failed_dependency(self, h: Harness) -> None:
         a = h.submit("a", policy=ONE_ATTEMPT)
         c = h.submit("c", after=after(a))
         bring(h, a, State.DEAD_LETTER)

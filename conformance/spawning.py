@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from conformance.graphs import after, bring, claim_of, culprit, missing
+from conformance.graphs import after, bring, claim_of, failed_dependency, missing
 from conformance.harness import NOBODY, TTL, Harness, ids, job
 from fencepost.core.bounds import DEPENDENCY_COUNT_MAX
 from fencepost.core.flows.dependencies import Dependencies, Mode
@@ -101,7 +101,7 @@ class TestSpawning:
         [spawned] = ids([h.get(spawn(h, parent, child(1)).replies[0].job_id)])
         bring(h, spawned, State.FAILED)
         assert h.state(last) is State.FAILED
-        assert culprit(h, last) == spawned
+        assert failed_dependency(h, last) == spawned
         assert spawn(h, parent, child(2)).replies[0].state is State.SCHEDULED
 
     def test_a_later_attempt_finds_what_an_earlier_one_has_spawned(self, h: Harness) -> None:
@@ -173,7 +173,7 @@ class TestSpawning:
             Moved(behind, "behind", State.FAILED, State.PENDING),
         }
         assert h.state(last) is h.state(behind) is State.FAILED
-        assert culprit(h, last) == culprit(h, behind) == failed
+        assert failed_dependency(h, last) == failed_dependency(h, behind) == failed
         h.succeed(parent)
         assert h.get(first).state is State.COMPLETED
 

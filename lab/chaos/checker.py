@@ -232,7 +232,7 @@ def _illegality(record: Record) -> str | None:
     versions = [run.version for run in record.runs]
     if versions != sorted({*versions, record.version} - {0}):
         return f"leases {versions}, of {record.version}"
-    if record.culprit is not None:  # it never ran, see `unjust`
+    if record.failed_dependency is not None:  # it never ran, see `unjust`
         reachable = set(TRANSITIONS[State.PENDING].values()) & TERMINAL
         return None if State(record.state) in reachable else f"{record.state} without a run"
     states = {State.SCHEDULED}

@@ -48,7 +48,7 @@ class Record(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=
     awaited: tuple[str, ...] = ()
     """What it waits for or waited for."""
     mode: str | None = None
-    culprit: str | None = None
+    failed_dependency: str | None = None
     """On whose account it ended."""
     has_callback: bool = False
     about: str | None = None
@@ -119,7 +119,7 @@ def record_of(given: JobRecord) -> Record:
         ),
         awaited=given.dependencies,
         mode=None if job.waits is None else job.waits.mode.value,
-        culprit=None if job.failure is None else job.failure.culprit,
+        failed_dependency=None if job.failure is None else job.failure.failed_dependency,
         has_callback=job.callback_url is not None,
         about=_about(job),
         concurrency_key=job.concurrency_key,

@@ -60,15 +60,15 @@ def unjust(evidence: Evidence) -> Iterator[Violation]:
     """Who ended on account of another has not run, waited for it, and ended as it did."""
     jobs = {record.id: record for record in evidence.records}
     for record in evidence.records:
-        if record.culprit is None:
+        if record.failed_dependency is None:
             continue
-        culprit = jobs.get(record.culprit)
-        if culprit is None or culprit.state != record.state or record.runs:
-            state = None if culprit is None else culprit.state
+        failed = jobs.get(record.failed_dependency)
+        if failed is None or failed.state != record.state or record.runs:
+            state = None if failed is None else failed.state
             detail = f"{record.state} after {len(record.runs)} runs, for one that is {state}"
             yield Violation("unjust", record.id, detail)
-        elif not _waits_for(record, record.culprit, jobs):
-            yield Violation("unjust", record.id, f"it never waited for {record.culprit}")
+        elif not _waits_for(record, record.failed_dependency, jobs):
+            yield Violation("unjust", record.id, f"it never waited for {record.failed_dependency}")
 
 
 def _waits_for(record: Record, other: str, jobs: dict[str, Record]) -> bool:

@@ -207,8 +207,8 @@ class Acting(RuleBasedStateMachine):
                 # Which of several deliveries is claimed first is open, and so is their jitter.
                 others = replace(request, types=frozenset(choices.TYPES))
                 call = replace(call, arguments=(others,))
-        while culprits := self.comparison.open_culprits(call):
-            self.do("cancel", culprits[:1])  # then it is no culprit of what else *call* ends
+        while failed := self.comparison.open_failures(call):
+            self.do("cancel", failed[:1])  # then it fails nothing else that *call* ends
         return call
 
     def _jobs(self) -> list[Job]:

@@ -46,7 +46,7 @@ class Admitting:
         """Note whose slots have to be looked at when this call is nearly over."""
         scope = scope_of(after.job)
         if scope is not None and (before is None or _standing(before) != _standing(after)):
-            self.world.touched.add(scope)
+            self.world.freed_slots.add(scope)
 
     def has_room(self, job: Job) -> bool:
         """Tell whether the job could take a slot now; its own limit counts."""
@@ -61,13 +61,13 @@ class Admitting:
     def admit(self) -> list[Moved]:
         """Give free slots to those who wait for them, first in line first; nobody overtakes."""
         moved: list[Moved] = []
-        for scope in sorted(self.world.touched):
+        for scope in sorted(self.world.freed_slots):
             while (first := self._first(scope)) is not None and self.has_room(first.job):
                 times = {"run_at": self.now, "scheduled_at": self.now, "updated_at": self.now}
                 job = replace(first.job, state=State.SCHEDULED, **times)
                 self.world.jobs[first.id] = replace(first, job=job)
                 moved.append(Moved(first.id, job.type, State.SCHEDULED, State.PENDING))
-        self.world.touched.clear()
+        self.world.freed_slots.clear()
         return moved
 
     def _first(self, scope: Scope) -> Kept | None:
@@ -80,11 +80,11 @@ class Admitting:
 
     def postpone(self) -> None:
         """Leave it to the next who looks what is due whether there are slots."""
-        self.world.noted |= self.world.touched
-        self.world.touched.clear()
+        self.world.noted |= self.world.freed_slots
+        self.world.freed_slots.clear()
 
     def recall(self) -> None:
-        self.world.touched |= self.world.noted
+        self.world.freed_slots |= self.world.noted
         self.world.noted.clear()
 
     def told(self, replies: Sequence[Any]) -> list[Any]:

@@ -131,12 +131,12 @@ class Comparison:
         lines = [f"{subject.title} differs from the model in {call.name}:", *found]
         return Difference("\n  ".join(lines) + "\nafter:\n  " + "\n  ".join(self.history))
 
-    def open_culprits(self, call: Call) -> list[str]:
+    def open_failures(self, call: Call) -> list[str]:
         """Return on whose account *call* would end jobs, if that is left open."""
         model, before, issued = self.model, self.model.world.copy(), self.model.issued
         model.begin_call()
         self._of_model(call)
-        found = model.open_culprits()
+        found = model.open_failures()
         model.world, model.issued = before, issued
         return found
 

@@ -48,7 +48,7 @@ def renamed(value: Any, rename: Rename) -> Any:
 # Where names can stand in the values that come by the thousand; elsewhere every field is looked at.
 NAMED_FIELDS: dict[type, tuple[str, ...]] = {
     Job: ("id", "replay_of", "correlation_id", "failure"),
-    Failure: ("culprit",),
+    Failure: ("failed_dependency",),
     Dependency: ("job_id",),
     Attempt: ("id", "job_id", "previous_id"),
     JobRecord: ("job", "attempts", "dependencies"),
@@ -75,8 +75,10 @@ def _renamed_struct(value: msgspec.Struct, rename: Rename) -> msgspec.Struct:
         new = renamed(old, rename)
         if new is not old and new != old:
             changes[name] = new
-    if isinstance(value, Failure) and value.culprit and changes:
-        changes["message"] = value.message.replace(value.culprit, changes["culprit"])
+    if isinstance(value, Failure) and value.failed_dependency and changes:
+        changes["message"] = value.message.replace(
+            value.failed_dependency, changes["failed_dependency"]
+        )
     if isinstance(value, Job) and value.type == DELIVERY_TYPE:
         changes["payload_body"] = _renamed_delivery(value.payload_body, rename)
     return msgspec.structs.replace(value, **changes) if changes else value

@@ -85,7 +85,7 @@ class Awaited(NamedTuple):
     """What a job waits for: so many more, unless one of them has ended it."""
 
     missing: int
-    culprit: int | None = None
+    failed_dependency: int | None = None
     """The place of the first dependency whose end also ends its dependents."""
 
 
@@ -100,15 +100,15 @@ def awaited(mode: Mode, states: Sequence[State]) -> Awaited:
     return Awaited(unfinished)
 
 
-def dependency_failed(culprit: str, state: State) -> Failure:
-    """Return why a job ended that waited for *culprit*, or for one that did (S1-71 to S1-73)."""
+def dependency_failed(failed: str, state: State) -> Failure:
+    """Return why a job ended that waited for *failed*, or for one that did (S1-71 to S1-73)."""
     category = {
         State.FAILED: Category.PERMANENT,
         State.DEAD_LETTER: Category.SYSTEM,
         State.CANCELLED: Category.CANCELLED,
     }[state]
-    message = f"it waited for job {culprit}, which ended as {state}"
-    return Failure(category, message, code="dependency_failed", culprit=culprit)
+    message = f"it waited for job {failed}, which ended as {state}"
+    return Failure(category, message, code="dependency_failed", failed_dependency=failed)
 
 
 def decision(*, attempt: int, max_attempts: int, policy: Policy, outcome: Outcome) -> Decision:

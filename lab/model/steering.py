@@ -154,9 +154,9 @@ class Steering(Spawning):
         if kept.job.waits is None:
             return 0
         parents = self.world.parents(kept.id)
-        missing, culprit = rules.awaited(kept.job.waits.mode, [each.job.state for each in parents])
-        if culprit is not None:
-            return Conflict(kept.id, parents[culprit].job.state, parents[culprit].id)
+        missing, failed = rules.awaited(kept.job.waits.mode, [each.job.state for each in parents])
+        if failed is not None:
+            return Conflict(kept.id, parents[failed].job.state, parents[failed].id)
         return missing
 
     def replay(self, job_ids: Sequence[str]) -> list[ReplayReply]:
@@ -251,7 +251,7 @@ class Steering(Spawning):
             own = Moved(kept.id, job.type, changed.job.state, job.state)
             [told] = self.told([own])
             moved = [replace(told, followed=()), *told.followed]
-        self.world.touched.clear()  # else nobody left a slot, whoever is first now
+        self.world.freed_slots.clear()  # else nobody left a slot, whoever is first now
         return Edited(self.world.jobs[kept.id].shown(self.now), tuple(moved))
 
     def pause(self, scope: Scope, name: str) -> None:

@@ -27,28 +27,28 @@ class Waiting(Delivering):
     def __init__(self, now: datetime) -> None:
         super().__init__(now)
         self._failed: set[str] = set()
-        """Who has ended without success in this call, see ``open_culprits``."""
+        """Who has ended without success in this call, see ``open_failures``."""
 
     def _behind(self, job: Job, parents: Sequence[Kept], after: Dependencies) -> Job:
         """Return a job that is due as *job* is, behind *parents* (S1-37, S1-66, S1-70)."""
         depth = _checked(1 + max(parent.depth for parent in parents))
-        missing, culprit = rules.awaited(after.mode, [each.job.state for each in parents])
+        missing, failed = rules.awaited(after.mode, [each.job.state for each in parents])
         job = replace(
             job,
             priority=min(job.priority, *(parent.job.priority for parent in parents)),
             waits=Waits(
-                after.mode, missing if culprit is None else 0, depth, after.gathers, job.priority
+                after.mode, missing if failed is None else 0, depth, after.gathers, job.priority
             ),
         )
-        if culprit is not None:
-            return self._stillborn(job, parents[culprit])
+        if failed is not None:
+            return self._stillborn(job, parents[failed])
         if missing:
             return replace(job, state=State.PENDING, scheduled_at=None)
         return job
 
     def _stillborn(self, job: Job, parent: Kept) -> Job:
         """Return *job* as one that ends at once, as *parent* has before it."""
-        failure = rules.dependency_failed(_culprit(parent), parent.job.state)
+        failure = rules.dependency_failed(_first_failed(parent), parent.job.state)
         ended = {"state": parent.job.state, "failure": failure, "completed_at": self.now}
         return replace(job, scheduled_at=None, **ended)
 
@@ -79,9 +79,9 @@ class Waiting(Delivering):
         assert waits is not None
         assert kept.is_waiting
         parents = self.world.parents(kept.id)
-        missing, culprit = rules.awaited(waits.mode, [parent.job.state for parent in parents])
-        if culprit is not None:
-            return self._end_with(kept, parents[culprit])
+        missing, failed = rules.awaited(waits.mode, [parent.job.state for parent in parents])
+        if failed is not None:
+            return self._end_with(kept, parents[failed])
         if missing:
             self._change(kept, waits=replace(waits, missing=missing))
             return None
@@ -90,7 +90,7 @@ class Waiting(Delivering):
     def _end_with(self, kept: Kept, parent: Kept) -> Moved:
         """End a job as *parent* did, for which it waits (S1-71 to S1-73)."""
         state = parent.job.state
-        failure = rules.dependency_failed(_culprit(parent), state)
+        failure = rules.dependency_failed(_first_failed(parent), state)
         return self._end(kept, state, failure, AttemptOutcome.FAILED)
 
     def _let_go(self, kept: Kept) -> Moved | None:
@@ -135,7 +135,7 @@ class Waiting(Delivering):
         """Forget who has ended in the call before."""
         self._failed = set()
 
-    def open_culprits(self) -> list[str]:
+    def open_failures(self) -> list[str]:
         """Return on whose account jobs may have ended in this call, if there is a choice.
 
         When two end in one call for which a third waits, it is left open which of them ends it.
@@ -144,11 +144,11 @@ class Waiting(Delivering):
         for job_id in self._failed & self.world.jobs.keys():
             parents = self.world.parents(job_id)
             failed = [each for each in parents if each.id in self._failed | {*self._dead()}]
-            culprits = dict.fromkeys(_culprit(each) for each in failed)
+            firsts = dict.fromkeys(_first_failed(each) for each in failed)
             failure = self.world.jobs[job_id].job.failure
-            is_doomed = failure is not None and failure.culprit is not None
-            if is_doomed and len(culprits) > 1 and any(each.id in self._failed for each in failed):
-                found |= culprits
+            follows = failure is not None and failure.failed_dependency is not None
+            if follows and len(firsts) > 1 and any(each.id in self._failed for each in failed):
+                found |= firsts
         return [each for each in found if each in self._failed]
 
     def _dead(self) -> list[str]:
@@ -158,10 +158,11 @@ class Waiting(Delivering):
         return self.world.jobs[job_id].job.state is State.COMPLETED
 
 
-def _culprit(parent: Kept) -> str:
+def _first_failed(parent: Kept) -> str:
     """Return who was the first to end so, however long the way from there is."""
     failure = parent.job.failure
-    return parent.id if failure is None or failure.culprit is None else failure.culprit
+    earlier = None if failure is None else failure.failed_dependency
+    return parent.id if earlier is None else earlier
 
 
 def _checked(depth: int) -> int:

@@ -132,7 +132,7 @@ class World:
     type_limits: dict[str, TypeLimits] = field(default_factory=dict)
     starts: dict[str, tuple[datetime, ...]] = field(default_factory=dict)
     """By type, if it has a rate: when its jobs started, oldest first."""
-    touched: set[tuple[str, str]] = field(default_factory=set)
+    freed_slots: set[tuple[str, str]] = field(default_factory=set)
     """The types and concurrency keys whose slots the call that is under way has to look at."""
     noted: set[tuple[str, str]] = field(default_factory=set)
     """Those that a later call has to look at."""

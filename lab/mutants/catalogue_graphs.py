@@ -37,14 +37,13 @@ def _sql(name: str, about: str, old: str, new: str, *tests: str) -> Mutant:
 
 RULES = (
     _rule(
-        "culprit-is-the-next",
+        "failed-dependency-is-the-next",
         "a job that fails with its dependency names that one, not the first that failed",
         (
             (
                 "job.outcome",
-                "culprit = job_id if failure is None or failure.culprit is None "
-                "else failure.culprit",
-                "culprit = job_id",
+                "first = job_id if earlier is None else earlier",
+                "first = job_id",
             ),
         ),
         "TestDependencies",

@@ -168,11 +168,11 @@ MUTANTS = (
         KEYS,
     ),
     _mutant(
-        "culprit-out-of-reach-is-named",
+        "dependency-out-of-reach-is-named",
         "the failure of a job names the one out of reach for which it waited",
         "http.scope",
-        "if failure is None or failure.culprit not in hidden:",
-        "if failure is None or failure.culprit in hidden:",
+        "if failure is None or failure.failed_dependency not in hidden:",
+        "if failure is None or failure.failed_dependency in hidden:",
         BLAME,
     ),
     _mutant(

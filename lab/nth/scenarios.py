@@ -358,13 +358,13 @@ async def outlived(world: World) -> None:
 
     submitted_at = world.clock.monotonic()
     jobs = [await world.submit(later, key=f"l{n}", delay=n + 1.0) for n in range(2)]
-    doomed = await world.submit(unwanted, key="doomed", lifetime=3.0)
+    expiring = await world.submit(unwanted, key="expiring", lifetime=3.0)
     await world.finish({"queues": ["default"]})
     for number, job in enumerate(jobs):
         early = started[job.id] - submitted_at < number + 1.0
         world.require(not early, "a delayed job ran before its time")
         world.expect(job.id, State.COMPLETED)
-    world.expect(doomed.id, State.DEAD_LETTER, runs=0)
+    world.expect(expiring.id, State.DEAD_LETTER, runs=0)
 
 
 SCENARIOS = (

@@ -50,7 +50,7 @@ def declare(ledger: Ledger) -> dict[str, Task]:
             return number
 
     @app.task
-    async def doomed(ctx: Context, number: int) -> int:
+    async def failing(ctx: Context, number: int) -> int:
         with ledger.attempt(ctx):
             if chance().random() < 0.8:
                 raise PermanentError(f"number {number} never will")
@@ -129,7 +129,7 @@ WEIGHTS = {
     "quick": 40,
     "slow": 8,
     "flaky": 14,
-    "doomed": 5,
+    "failing": 5,
     "drowsy": 8,
     "saver": 8,
     "stubborn": 3,

@@ -127,7 +127,7 @@ class Nemesis:
         self._spoil("slow", 10.0, latency=self._rng.uniform(0.1, 2.5))
 
     def _silence_bells(self) -> None:
-        self._spoil("silent bells", 20.0, bell_loss=1.0)
+        self._spoil("lost notifications", 20.0, notification_loss=1.0)
 
     def _spoil(self, kind: str, longest: float, **modes: float) -> None:
         resident = self._rng.choice(self._world.residents)

@@ -49,7 +49,7 @@ class Link:
         self.reply_loss = 0.0
         self.is_refused = False
         self.is_black = False
-        self.bell_loss = 0.0
+        self.notification_loss = 0.0
         self.repeats = repeats
         """How likely a request is delivered a second time, later."""
 
@@ -108,8 +108,10 @@ class Network:
     def way_back(self, link: Link) -> float:
         return self._way(link)
 
-    def loses_bell(self, link: Link) -> bool:
-        return link.is_black or (link.bell_loss > 0 and self._rng.random() < link.bell_loss)
+    def loses_notification(self, link: Link) -> bool:
+        return link.is_black or (
+            link.notification_loss > 0 and self._rng.random() < link.notification_loss
+        )
 
     def _swallow(self, process: str, operation: Operation[Any]) -> None:
         """Lose a request for good, or deliver it unheard, now or long afterwards."""
@@ -202,8 +204,8 @@ class RemoteStore:
         for listener in self._listeners:
             listener.close()
 
-    def loses_bell(self) -> bool:
-        return self._network.loses_bell(self.link)
+    def loses_notification(self) -> bool:
+        return self._network.loses_notification(self.link)
 
     def way_back(self) -> float:
         return self._network.way_back(self.link)
@@ -213,7 +215,7 @@ class RemoteStore:
 
 
 class RemoteListener:
-    """Hears the store's bell, a little later, and not always."""
+    """Receives the store's notifications, a little later, and not always."""
 
     def __init__(self, store: RemoteStore, listener: Listener) -> None:
         self._store = store
@@ -221,7 +223,7 @@ class RemoteListener:
 
     async def wait_async(self, timeout: float) -> bool:
         is_heard = await self._listener.wait_async(timeout)
-        if not is_heard or self._store.loses_bell():
+        if not is_heard or self._store.loses_notification():
             return False
         await self._store.clock.sleep_async(self._store.way_back())
         return True

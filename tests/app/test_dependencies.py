@@ -84,10 +84,10 @@ def test_accepting_can_be_said_afterwards(tasks: Tasks) -> None:
     bad = tasks.fail.submit("bad")
     behind = tasks.step.using(after=bad)
     behind.using(accept_failures=True).submit("last")
-    doomed = behind.using(accept_failures=True).using(accept_failures=False).submit("doomed")
+    failing = behind.using(accept_failures=True).using(accept_failures=False).submit("failing")
     drain(tasks.app)
     assert tasks.ran == ["bad", "last"]
-    assert doomed.refresh().state is State.FAILED
+    assert failing.refresh().state is State.FAILED
 
 
 def test_what_was_named_before_is_replaced_or_taken_away(tasks: Tasks) -> None:
@@ -97,7 +97,7 @@ def test_what_was_named_before_is_replaced_or_taken_away(tasks: Tasks) -> None:
     assert behind.using(tags={"a": "b"}).submit("still").state is State.PENDING
 
 
-def test_a_failure_ends_what_waits_and_names_the_culprit(tasks: Tasks) -> None:
+def test_a_failure_ends_what_waits_and_names_the_first(tasks: Tasks) -> None:
     """S1-71, C27."""
     bad = tasks.fail.submit("bad")
     middle = tasks.step.using(after=bad).submit("middle")
@@ -109,7 +109,7 @@ def test_a_failure_ends_what_waits_and_names_the_culprit(tasks: Tasks) -> None:
 
 
 def test_a_retry_says_what_stands_in_its_way(tasks: Tasks) -> None:
-    """C36: it names the culprit, and what to type."""
+    """C36: it names the job that failed, and what to type."""
     bad = tasks.fail.submit("bad")
     last = tasks.step.using(after=bad).submit("last")
     drain(tasks.app)

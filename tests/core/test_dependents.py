@@ -82,15 +82,15 @@ def test_counting_down_comes_to_what_judging_all_would(mode: Mode, ends: list[St
     ("state", "category"),
     [(FAIL, Category.PERMANENT), (DEAD, Category.SYSTEM), (GONE, Category.CANCELLED)],
 )
-def test_an_end_passes_on_with_its_first_culprit(state: State, category: Category) -> None:
+def test_an_end_passes_on_with_the_job_that_failed_first(state: State, category: Category) -> None:
     """S1-71, S1-72, S1-73, C27."""
     first = failed_with("a", state, Failure(Category.TIMEOUT, "slow"))
     assert first.state is state
     assert first.failure is not None
-    assert (first.failure.category, first.failure.culprit) == (category, "a")
+    assert (first.failure.category, first.failure.failed_dependency) == (category, "a")
     second = failed_with("b", state, first.failure)
     assert second.failure is not None
-    assert second.failure.culprit == "a"
+    assert second.failure.failed_dependency == "a"
     assert second.failure.code == "dependency_failed"
 
 

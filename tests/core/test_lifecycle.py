@@ -27,7 +27,7 @@ LEGAL = {
     (State.PENDING, Event.CANCEL): State.CANCELLED,  # S3-9, S1-73
     (State.PENDING, Event.EXPIRE): State.DEAD_LETTER,  # S1-44
     (State.DELAYED, Event.READY): State.SCHEDULED,  # S1-22
-    (State.DELAYED, Event.HOLD): State.PENDING,  # held up by its concurrency key
+    (State.DELAYED, Event.BLOCK): State.PENDING,  # held up by its concurrency key
     (State.DELAYED, Event.CANCEL): State.CANCELLED,
     (State.DELAYED, Event.EXPIRE): State.DEAD_LETTER,
     (State.SCHEDULED, Event.CLAIM): State.RUNNING,  # S1-23
@@ -43,7 +43,7 @@ LEGAL = {
     (State.RUNNING, Event.CANCEL): State.CANCELLED,  # C20
     (State.RUNNING, Event.EXPIRE): State.DEAD_LETTER,
     (State.RETRYING, Event.READY): State.SCHEDULED,  # S1-28
-    (State.RETRYING, Event.HOLD): State.PENDING,
+    (State.RETRYING, Event.BLOCK): State.PENDING,
     (State.RETRYING, Event.EXHAUST): State.DEAD_LETTER,  # S1-29
     (State.RETRYING, Event.CANCEL): State.CANCELLED,
     (State.RETRYING, Event.EXPIRE): State.DEAD_LETTER,

@@ -119,7 +119,7 @@ def test_an_honest_null_is_not_mistaken_for_nan(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "culprit"),
+    ("value", "offender"),
     [
         (Opaque(), "Opaque"),
         ({"deep": [Opaque()]}, "Opaque"),
@@ -130,9 +130,9 @@ def test_an_honest_null_is_not_mistaken_for_nan(value: Any) -> None:
         (lambda: None, "function"),
     ],
 )
-def test_what_json_cannot_hold_is_refused_by_its_type(value: Any, culprit: str) -> None:
+def test_what_json_cannot_hold_is_refused_by_its_type(value: Any, offender: str) -> None:
     """S1-90, S1-87."""
-    with pytest.raises(InvalidPayloadError, match=f"cannot be written as JSON: {culprit}"):
+    with pytest.raises(InvalidPayloadError, match=f"cannot be written as JSON: {offender}"):
         encode(value)
 
 

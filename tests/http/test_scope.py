@@ -439,7 +439,7 @@ async def test_who_is_to_blame_is_not_told_out_of_reach(ways: Ways) -> None:
         assert SECRET not in told.text, path
     seen = await ways.a.get(f"/v1/jobs/{second}")
     assert seen["failure"]["message"] == "a job that it waited for did not complete"
-    assert (await ways.all.get(f"/v1/jobs/{second}"))["failure"]["culprit"] == first
+    assert (await ways.all.get(f"/v1/jobs/{second}"))["failure"]["failed_dependency"] == first
 
 
 async def test_counts_of_all_queues_explain_nothing_to_a_token_for_one(ways: Ways) -> None:

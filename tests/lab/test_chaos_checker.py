@@ -101,11 +101,11 @@ def rules_broken(found: Evidence) -> set[str]:
     return {violation.rule for violation in check(found)}
 
 
-DOOMED: dict[str, Any] = {
+FOLLOWING: dict[str, Any] = {
     "state": "failed",
     "result": None,
     "mode": "all",
-    "culprit": "job-7",
+    "failed_dependency": "job-7",
     "completed_at": 23.1,
 }
 """A job that ended with another."""
@@ -126,8 +126,8 @@ def clean() -> Evidence:
         record(4, expired(1, 20.0, 22.0, worker=OTHER), run_of(2, 22.1, 22.2)),
         record(6, run_of(1, 13.5, 13.6), awaited=("job-1", "job-2"), mode="all"),
         record(7, run_of(1, 23.0, 23.1, "failed"), state="failed", result=None),
-        record(8, **DOOMED, awaited=("job-7",)),
-        record(19, **DOOMED, awaited=("job-4", "job-8")),
+        record(8, **FOLLOWING, awaited=("job-7",)),
+        record(19, **FOLLOWING, awaited=("job-4", "job-8")),
         *(record(20 + n, run_of(1, 11.0, 11.5), **KEYED) for n in range(2)),
         record(22, run_of(1, 11.5, 11.9), **KEYED),
         record(23, run_of(1, 11.0, 11.5), type="billing", key=None),
@@ -338,15 +338,15 @@ def waiting_in_vain(found: Evidence) -> None:
 
 
 def ended_for_a_stranger(found: Evidence) -> None:
-    replace(found, record(19, **DOOMED, awaited=("job-4",)))
+    replace(found, record(19, **FOLLOWING, awaited=("job-4",)))
 
 
-def ended_otherwise_than_its_culprit(found: Evidence) -> None:
-    replace(found, record(19, **{**DOOMED, "state": "cancelled"}, awaited=("job-8",)))
+def ended_otherwise_than_its_dependency(found: Evidence) -> None:
+    replace(found, record(19, **{**FOLLOWING, "state": "cancelled"}, awaited=("job-8",)))
 
 
 def ran_and_ended_for_another(found: Evidence) -> None:
-    replace(found, record(19, run_of(1, 23.0, 23.1, "failed"), **DOOMED, awaited=("job-8",)))
+    replace(found, record(19, run_of(1, 23.0, 23.1, "failed"), **FOLLOWING, awaited=("job-8",)))
 
 
 def test_one_that_accepts_failures_runs_behind_them() -> None:
@@ -393,7 +393,7 @@ BREAKS: list[tuple[str, Callable[[Evidence], None]]] = [
     ("too_early", run_behind_a_failure),
     ("forgotten", waiting_in_vain),
     ("unjust", ended_for_a_stranger),
-    ("unjust", ended_otherwise_than_its_culprit),
+    ("unjust", ended_otherwise_than_its_dependency),
     ("unjust", ran_and_ended_for_another),
     ("crowded", a_third_of_two),
     ("too_often", one_start_too_many),

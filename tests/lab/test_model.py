@@ -201,10 +201,10 @@ def test_the_model_judges_who_waits_as_the_product_does(mode: Mode) -> None:
     """S1-60, S1-61, C26, C28: two opinions, for every three states that there can be."""
     for count in range(4):
         for states in product(State, repeat=count):
-            missing, culprit = rules.awaited(mode, states)
+            missing, failed = rules.awaited(mode, states)
             verdict = judge(mode, states)
-            assert verdict.failed_dependency == culprit
-            if culprit is None:
+            assert verdict.failed_dependency == failed
+            if failed is None:
                 assert verdict.missing == missing
 
 
@@ -393,11 +393,11 @@ def test_it_is_left_open_which_of_two_that_end_at_once_ends_a_third(acting: Acti
     )
     acting.model.begin_call()
     acting.model.cancel([one])
-    assert acting.model.open_culprits() == []
+    assert acting.model.open_failures() == []
     acting.model.retry([RetryRequest(job_id) for job_id in acting.model.world.jobs])
     acting.model.begin_call()
     acting.model.cancel([one, other])
-    assert sorted(acting.model.open_culprits()) == [one, other]
+    assert sorted(acting.model.open_failures()) == [one, other]
 
 
 def test_the_reference_has_every_operation_of_a_store() -> None:

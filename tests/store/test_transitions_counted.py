@@ -171,7 +171,7 @@ CASES: dict[tuple[State, Event], Case] = {
     (State.PENDING, Event.CANCEL): lambda rig: pending(rig, rig.cancel),
     (State.PENDING, Event.EXPIRE): lambda rig: pending(rig, lambda _: rig.expire()),
     (State.DELAYED, Event.READY): lambda rig: (rig.submit(delay=60.0), rig.promote)[1],
-    (State.DELAYED, Event.HOLD): lambda rig: held_up(rig, rig.keyed(delay=60.0)),
+    (State.DELAYED, Event.BLOCK): lambda rig: held_up(rig, rig.keyed(delay=60.0)),
     (State.DELAYED, Event.CANCEL): lambda rig: lambda: rig.cancel(rig.submit(delay=60.0)),
     (State.DELAYED, Event.EXPIRE): lambda rig: (rig.submit(delay=6e5), rig.expire)[1],
     (State.SCHEDULED, Event.CLAIM): lambda rig: (rig.submit(), rig.claim)[1],
@@ -187,7 +187,7 @@ CASES: dict[tuple[State, Event], Case] = {
     (State.RUNNING, Event.CANCEL): lambda rig: lambda: rig.cancel(rig.take().id),
     (State.RUNNING, Event.EXPIRE): lambda rig: (rig.take(), rig.expire)[1],
     (State.RETRYING, Event.READY): lambda rig: retrying(rig, lambda _: rig.promote()),
-    (State.RETRYING, Event.HOLD): lambda rig: retrying(
+    (State.RETRYING, Event.BLOCK): lambda rig: retrying(
         rig, lambda job_id: held_up(rig, job_id)(), policy=ALONE, concurrency_key="k"
     ),
     (State.RETRYING, Event.CANCEL): lambda rig: retrying(rig, rig.cancel),
@@ -241,7 +241,7 @@ def test_what_a_claim_promotes_on_its_way_is_counted_as_ready_or_as_held() -> No
     rig.clock.advance(60)
     rig.store.run(rig.store.queue.claim(ClaimRequest(worker="w", limit=10)))
     assert rig.counters.get("job.promoted", event="ready", state="scheduled") == 2
-    assert rig.counters.get("job.promoted", event="hold", state="pending") == 2
+    assert rig.counters.get("job.promoted", event="block", state="pending") == 2
     assert rig.seen()["claim", "running"] == 2
 
 

@@ -193,7 +193,7 @@ async def test_a_stopping_worker_does_not_tear_a_write() -> None:
 
 
 async def test_whoever_let_others_go_is_told_at_once() -> None:
-    """S1-62: the next of a chain is not to wait until the bell has been heard."""
+    """S1-62: the next of a chain is not to wait until a notification arrives."""
     rig = Rig(2)
     store = rig.store.inner
     parent, other = rig.jobs

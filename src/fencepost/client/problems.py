@@ -99,7 +99,7 @@ def _made(kind: type[FencepostError], problem: Problem, request: Request) -> Fen
         existing=existing,
         existing_id=existing,
         differs=tuple(problem.differs or ()),
-        culprit=None,
+        failed_dependency=None,
         size=problem.size or len(request.body or b""),
         limit=problem.limit or 0,
         # The wire has these only in the message.

@@ -256,12 +256,12 @@ class StateConflictError(FencepostError, code="state_conflict"):
         *,
         job_id: str | None = None,
         state: str | None = None,
-        culprit: str | None = None,
+        failed_dependency: str | None = None,
     ) -> None:
         super().__init__(message)
         self.job_id = job_id
         self.state = state
-        self.culprit = culprit
+        self.failed_dependency = failed_dependency
         """The job that is in this state, if it is another one."""
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", Job, DeadLetter)
 
-CULPRIT_WITHHELD = "a job that it waited for did not complete"
+DEPENDENCY_WITHHELD = "a job that it waited for did not complete"
 _WITHOUT_OTHERS = {
     "app_limit": "the limit of running jobs is reached; it waits for a slot",
     "pending_key": "the limit of its concurrency key is reached; it waits its turn",
@@ -151,16 +151,16 @@ def _with_aliases(job: NewJob, aliases: dict[str, str]) -> NewJob:
 
 async def shown(call: Call[Any, Any], jobs: Sequence[S]) -> list[S]:
     """Return *jobs* without references to jobs out of reach."""
-    culprits = {each.failure.culprit for each in jobs if each.failure is not None}
-    hidden = await beyond(call, (each for each in culprits if each is not None))
-    return [_without_culprit(each, hidden) for each in jobs] if hidden else list(jobs)
+    failed = {each.failure.failed_dependency for each in jobs if each.failure is not None}
+    hidden = await beyond(call, (each for each in failed if each is not None))
+    return [_without_dependency(each, hidden) for each in jobs] if hidden else list(jobs)
 
 
-def _without_culprit(seen: S, hidden: set[str]) -> S:
+def _without_dependency(seen: S, hidden: set[str]) -> S:
     failure = seen.failure
-    if failure is None or failure.culprit not in hidden:
+    if failure is None or failure.failed_dependency not in hidden:
         return seen
-    return replace(seen, failure=Failure(failure.category, CULPRIT_WITHHELD, code=failure.code))
+    return replace(seen, failure=Failure(failure.category, DEPENDENCY_WITHHELD, code=failure.code))
 
 
 async def known_dependencies(
@@ -199,7 +199,7 @@ async def withheld(call: Call[Any, Any], error: FencepostError) -> FencepostErro
     match error:
         case DuplicateJobError(existing_id=str() as named):
             bare: FencepostError = DuplicateJobError(type=error.type, key=error.key)
-        case StateConflictError(culprit=str() as named):
+        case StateConflictError(failed_dependency=str() as named):
             bare = StateConflictError(
                 f"job {error.job_id} waits for a job that has not completed", job_id=error.job_id
             )

@@ -33,7 +33,7 @@ _LIBRARIES = tuple(
 )
 
 
-class Culprit(NamedTuple):
+class LoopBlocker(NamedTuple):
     """What blocked the loop: the job whose handler ran, if it was one, and the line of code."""
 
     job: ClaimedJob | None
@@ -68,17 +68,17 @@ class Watchdog:
                 self._report(turned, since)
 
     def _report(self, turned: threading.Event, since: float) -> None:
-        culprit = self._culprit()
+        blocker = self._blocker()
         while not self._is_stopping.is_set():
             has_turned = turned.wait(AGAIN)
             seconds = self._clock.monotonic() - since
             if self._is_stopping.is_set() and not has_turned:
                 return
-            _log(culprit, seconds, is_over=has_turned)
+            _log(blocker, seconds, is_over=has_turned)
             if has_turned:
                 return
 
-    def _culprit(self) -> Culprit:
+    def _blocker(self) -> LoopBlocker:
         frame = sys._current_frames().get(self._thread_id)
         frames = list(_outwards(frame))
         runs = (RunningAttempt.run.__code__, RunningBatch.run.__code__)
@@ -87,7 +87,7 @@ class Watchdog:
         theirs = (each for each in theirs if not each.f_code.co_filename.startswith(PACKAGE))
         found = next(theirs, frames[0] if frames else None)
         where = "" if found is None else f"{found.f_code.co_filename}:{found.f_lineno}"
-        return Culprit(None if attempt is None else attempt.job, where)
+        return LoopBlocker(None if attempt is None else attempt.job, where)
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
@@ -96,8 +96,8 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _log(culprit: Culprit, seconds: float, *, is_over: bool) -> None:
-    job, where = culprit
+def _log(blocker: LoopBlocker, seconds: float, *, is_over: bool) -> None:
+    job, where = blocker
     blocked = "blocked the event loop for" if is_over else "has blocked the event loop for"
     subject = "code outside of handlers" if job is None else f"{job.type} {job.id}"
     fields = {

@@ -105,7 +105,7 @@ class Proxy:
         with client, server, selectors.DefaultSelector() as selector, suppress(OSError):
             selector.register(client, selectors.EVENT_READ, server)
             selector.register(server, selectors.EVENT_READ, client)
-            is_doomed = False
+            is_cut = False
             while True:
                 for key, _ in selector.select():
                     self._is_flowing.wait()
@@ -113,12 +113,12 @@ class Proxy:
                     assert isinstance(origin, socket.socket)
                     data = origin.recv(CHUNK)
                     order = self._is_cutting if origin is server else self._is_cutting_request
-                    if not data or order.is_set() or (is_doomed and origin is server):
+                    if not data or order.is_set() or (is_cut and origin is server):
                         order.clear()
                         return
                     marked = self._marked if origin is client else None
                     if marked and any(text in data for text in marked[0]):
-                        (_, is_doomed), self._marked = marked, None
-                        if not is_doomed:
+                        (_, is_cut), self._marked = marked, None
+                        if not is_cut:
                             return
                     target.sendall(data)

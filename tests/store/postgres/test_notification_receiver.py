@@ -109,7 +109,7 @@ def test_listeners_wait_on_many_loops(receiver: NotificationReceiver, admin: Adm
     def ring_when_all_wait() -> None:
         for _ in range(40):
             assert heard.acquire(timeout=LONG)
-        assert bell_threads() == 1
+        assert receiver_threads() == 1
         ring(admin, Topic.READY)
 
     first = receiver.listen(Topic.READY)
@@ -117,7 +117,7 @@ def test_listeners_wait_on_many_loops(receiver: NotificationReceiver, admin: Adm
     assert asyncio.run(wait_everywhere()) == [[True] * 20] * 2
 
 
-def bell_threads() -> int:
+def receiver_threads() -> int:
     return sum(thread.name == "fencepost-postgres-listener" for thread in threading.enumerate())
 
 

@@ -90,7 +90,8 @@ def test_a_blocking_submission_gives_up_on_a_silent_server(
             WAYS[way](app, task)
         assert clock.monotonic() - begun < LATEST
     # Of one statement nobody knows whether it was committed; of more, that they were not. Nor was
-    # anything sent if the connection was lent to the bell just then, and another had to be made.
+    # anything sent if the connection was lent to the receiver of notifications just then, and
+    # another had to be made.
     is_sent = way in ("one", "with a key") and "cannot connect" not in str(told.value)
     assert isinstance(told.value, SubmissionTimeoutError) == is_sent
     WAYS[way](app, task)

@@ -91,7 +91,7 @@ def test_a_wake_up_that_is_lost_is_no_failure_of_what_was_done(
 ) -> None:
     """A claim that has ended a job says so in a call of its own, after all was done: without the
     reply, the jobs that it leased would wait for the end of their leases."""
-    doomed = h.submit(policy=Policy(max_attempts=1))
+    dying = h.submit(policy=Policy(max_attempts=1))
     h.take()
     h.submit()
     h.succeed(h.take())  # so that the server knows the scripts
@@ -100,7 +100,7 @@ def test_a_wake_up_that_is_lost_is_no_failure_of_what_was_done(
     proxy.cut_request_with("PUBLISH", is_heard=False)
     claim = h.claim()
     assert not proxy.is_about_to_cut
-    assert [(each.job_id, each.state) for each in claim.recovered] == [(doomed, State.DEAD_LETTER)]
+    assert [(each.job_id, each.state) for each in claim.recovered] == [(dying, State.DEAD_LETTER)]
     assert [each.id for each in claim.jobs] == [next_id]
 
 

@@ -85,7 +85,7 @@ def test_a_store_without_sockets_is_polled(
 
 def test_ringing_never_raises(tmp_path: Path) -> None:
     """A lost wake-up costs a slow poll; a failed one must not cost a committed job its answer."""
-    notifier = Notifier(str(tmp_path / "bell.d"))
+    notifier = Notifier(str(tmp_path / "sockets.d"))
     os.rmdir(notifier.folder)
     notifier.notify([Topic.READY])
     notifier.close()

@@ -172,7 +172,7 @@ def test_no_file_is_open_to_others_even_for_a_moment(
         SqliteStore(str(tmp_path / "jobs.db")).close()
     finally:
         os.umask(before)
-    assert seen == ["0o0"] * 3  # the lock, the database, the folder of the bell
+    assert seen == ["0o0"] * 3  # the lock, the database, the folder of the sockets
 
 
 def test_many_processes_that_begin_at_once_make_the_same_files(tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ class LocalJobs(StoreActions):
         """Run an ended job again, or a delayed one sooner, or raise (C36, C45)."""
         request = RetryRequest(job_id, choice.reset_attempts, choice.delay, choice.priority)
         (reply,) = yield self._store.control.retry([request])
-        if isinstance(reply, Conflict) and reply.culprit is not None:
+        if isinstance(reply, Conflict) and reply.failed_dependency is not None:
             job = yield from self.get(job_id)
             raise blocked_by(job_id, reply, job.flow)
         if isinstance(reply, Conflict):
@@ -281,11 +281,11 @@ def blocked_by(job_id: str, reply: Conflict, flow: str | None) -> StateConflictE
     """Return the error for a job that cannot run before another has run again."""
     whole = "" if flow is None else f", or everything with app.flows.get({flow!r}).retry()"
     return StateConflictError(
-        f"job {job_id} waits for job {reply.culprit}, which is {reply.state}; retry that one "
-        f"first{whole}",
+        f"job {job_id} waits for job {reply.failed_dependency}, which is {reply.state}; "
+        f"retry that one first{whole}",
         job_id=job_id,
         state=reply.state,
-        culprit=reply.culprit,
+        failed_dependency=reply.failed_dependency,
     )
 
 

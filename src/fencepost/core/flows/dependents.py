@@ -104,8 +104,8 @@ def _entered(
     urgent = min(priority, *(parent.priority for parent in parents))
     decision = None
     if failed_dependency is not None:
-        culprit = parents[failed_dependency]
-        decision = failed_with(culprit.job_id, culprit.state, culprit.failure)
+        failed = parents[failed_dependency]
+        decision = failed_with(failed.job_id, failed.state, failed.failure)
     return Entry(replace(waits, depth=depth), urgent, decision)
 
 

@@ -66,7 +66,7 @@ class Failure(msgspec.Struct, gc=False, frozen=True, omit_defaults=True):
     exception: str | None = None
     """The qualified name of the exception's class."""
     traceback: str | None = None
-    culprit: str | None = None
+    failed_dependency: str | None = None
     """The job that failed, when this one only waited for it."""
 
 

@@ -48,7 +48,7 @@ class Event(StrEnum):
     """What can happen to a job."""
 
     READY = "become ready"
-    HOLD = "be blocked by its concurrency key"
+    BLOCK = "be blocked by its concurrency key"
     DELAY = "be delayed"
     POSTPONE = "be postponed"
     CLAIM = "be claimed"
@@ -105,8 +105,8 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
         Event.EXHAUST: State.DEAD_LETTER,
         **_ANY_LIVE,
     },
-    # HOLD: its time has come, but its concurrency key has no free slot.
-    State.DELAYED: {Event.READY: State.SCHEDULED, Event.HOLD: State.PENDING, **_ANY_LIVE},
+    # BLOCK: its time has come, but its concurrency key has no free slot.
+    State.DELAYED: {Event.READY: State.SCHEDULED, Event.BLOCK: State.PENDING, **_ANY_LIVE},
     # POSTPONE: an operator edited its time (C46).
     State.SCHEDULED: {Event.CLAIM: State.RUNNING, Event.POSTPONE: State.DELAYED, **_ANY_LIVE},
     State.RUNNING: {
@@ -120,7 +120,7 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
     },
     State.RETRYING: {
         Event.READY: State.SCHEDULED,
-        Event.HOLD: State.PENDING,
+        Event.BLOCK: State.PENDING,
         Event.EXHAUST: State.DEAD_LETTER,
         **_ANY_LIVE,
     },
@@ -146,7 +146,7 @@ def first_state(*, is_due: bool) -> State:
 
 def promoted(state: State, *, has_key: bool) -> State:
     """Return the state of a job whose time has come; with a key, it first waits for a slot."""
-    return advance(state, Event.HOLD if has_key else Event.READY)
+    return advance(state, Event.BLOCK if has_key else Event.READY)
 
 
 def reopened(state: State, *, is_later: bool = False, is_waiting: bool = False) -> State:

@@ -107,9 +107,10 @@ def failed_with(job_id: str, state: State, failure: Failure | None) -> Decision:
     The failure names the job that failed first, however many jobs lie between.
     """
     event, category, outcome = _PROPAGATED[state]
-    culprit = job_id if failure is None or failure.culprit is None else failure.culprit
-    message = f"it waited for job {culprit}, which ended as {state}"
-    reason = Failure(category, message, code="dependency_failed", culprit=culprit)
+    earlier = None if failure is None else failure.failed_dependency
+    first = job_id if earlier is None else earlier
+    message = f"it waited for job {first}, which ended as {state}"
+    reason = Failure(category, message, code="dependency_failed", failed_dependency=first)
     return _decision(event, outcome, was=State.PENDING, failure=reason)
 
 

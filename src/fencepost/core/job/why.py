@@ -99,7 +99,7 @@ def _explain_end(job: Job) -> Reason:
     if job.state is State.CANCELLED:
         return Reason("cancelled", "cancelled; `retry` runs it again")
     detail = f"{job.failure.category}: {_message(job)}" if job.failure else "no reason stored"
-    if job.failure is not None and job.failure.culprit is not None:
+    if job.failure is not None and job.failure.failed_dependency is not None:
         return Reason("dependency_failed", f"never ran: {_message(job)}")
     if job.state is State.FAILED:
         return Reason("failed", f"failed for good on attempt {job.attempt}; {detail}")

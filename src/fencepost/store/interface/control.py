@@ -82,7 +82,7 @@ class Conflict(msgspec.Struct, frozen=True):
 
     job_id: str
     state: State
-    culprit: str | None = None
+    failed_dependency: str | None = None
     """Set when it is the state of this other job, for which it would have to wait."""
 
 

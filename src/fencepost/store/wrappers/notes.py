@@ -85,7 +85,7 @@ def event_of(move: Moved) -> str:
     found = _EVENT_OF_MOVE.get((move.was, move.state))
     if found is not None:
         return found
-    return EVENT_NAMES[Event.REJECT if move.state.is_terminal else Event.HOLD]
+    return EVENT_NAMES[Event.REJECT if move.state.is_terminal else Event.BLOCK]
 
 
 def count(
@@ -197,7 +197,7 @@ def _note_claim(counters: Counters, operation: Operation[Any], result: Claim) ->
     if result.promoted:
         # The reply does not say of which types.
         ready = (EVENT_NAMES[Event.READY], State.SCHEDULED, "")
-        held = (EVENT_NAMES[Event.HOLD], State.PENDING, "")
+        held = (EVENT_NAMES[Event.BLOCK], State.PENDING, "")
         moved = {ready: result.promoted - result.held, held: result.held}
         count(counters, names.JOB_PROMOTED, moved)
     if result.recovered:

@@ -192,9 +192,9 @@ def _retry(env: Env, request: RetryRequest) -> Plan[RetryReply]:
     lifetime = seconds_to_us(policy.lifetime)
     if seconds_to_us(request.delay) >= lifetime:
         return TooLate(request.job_id, from_us((yield from now_us(env)) + lifetime))
-    missing, culprit = yield from _waits(seq, mode)
-    if culprit is not None:
-        return Conflict(request.job_id.lower(), culprit.state, culprit.job_id)
+    missing, failed = yield from _waits(seq, mode)
+    if failed is not None:
+        return Conflict(request.job_id.lower(), failed.state, failed.job_id)
     if missing or (is_keyed and state is State.SCHEDULED):
         state = reopened(BY_NUMBER[number], is_waiting=True)
     type_ = (yield from env.catalog.lanes([lane]))[lane].type
@@ -268,9 +268,9 @@ def _replay(env: Env, request: Replay) -> Plan[ReplayReply]:
     if request.payload is None and encoding == ENCRYPTED:
         return Sealed(dead_id)
     type_ = (yield from env.catalog.lanes([lane]))[lane].type
-    missing, culprit = yield from _waits(seq, mode)
-    if culprit is not None:
-        return Conflict(dead_id, culprit.state, culprit.job_id)
+    missing, failed = yield from _waits(seq, mode)
+    if failed is not None:
+        return Conflict(dead_id, failed.state, failed.job_id)
     policy = yield from policy_of(env, policy_number)
     if key is not None:
         yield Statement(RELEASE_KEY, (type_, key, seq))

@@ -231,7 +231,10 @@ class Sealer:
         data = stamped(holder.version, details)
         sealed = self._cipher.seal(data, Field.FAILURE, holder.owner)
         return Failure(
-            failure.category, to_text(sealed), code=failure.code, culprit=failure.culprit
+            failure.category,
+            to_text(sealed),
+            code=failure.code,
+            failed_dependency=failure.failed_dependency,
         )
 
     def _seal_once(self, failure: Failure | None, holder: LeaseHolder) -> Failure | None:
