@@ -53,11 +53,11 @@ LEASES = (
         "a heartbeat extends a lease that has run out",
         (
             Patch(
-                f"{STORE}.jobs.settle",
-                "is_valid(kept, beat.job_id, claim, unit.now)",
-                "is_valid(kept, beat.job_id, claim, 0)",
+                f"{STORE}.jobs.lease",
+                "is_valid(kept, write.job_id, claim, unit.now)",
+                "is_valid(kept, write.job_id, claim, 0)",
             ),
-            Patch(f"{STORE}.jobs.settle", "            unit.rely_on(lease)\n", ""),
+            Patch(f"{STORE}.jobs.lease", "            unit.rely_on(kept.lease)\n", ""),
         ),
         "TestLeases",
         "TestZombies",
@@ -65,8 +65,8 @@ LEASES = (
     _python(
         "stale-checkpoint-is-kept",
         "a worker that lost its lease to another can still save",
-        "jobs.settle",
-        "if kept is None or not is_valid(kept, item.job_id, claim, unit.now):",
+        "jobs.lease",
+        "if kept is None or not is_valid(kept, write.job_id, claim, unit.now):",
         "if kept is None or kept.lease is None:",
         "TestZombies",
         "TestSaving",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from fencepost.clock import Clock, SystemClock
 from fencepost.errors import StoreError, StoreUnavailableError, UnknownOutcomeError
-from fencepost.generators import drive, drive_async
+from fencepost.generators import delegate, drive, drive_async
 from fencepost.store.chores import Chores
 from fencepost.store.interface.joins import NoJoins
 from fencepost.store.interface.store import Listener, Store, Topic
@@ -68,24 +68,34 @@ class RedisStore(Store):
         ] = weakref.WeakKeyDictionary()
 
     def run(self, operation: Operation[T]) -> T:
+        def perform(step: _Step) -> Any:
+            return self._connections.run(*_words(step.statement), pin=step.pin)
+
+        return drive(self._steps(operation), perform)
+
+    async def run_async(self, operation: Operation[T]) -> T:
+        async def perform(step: _Step) -> Any:
+            statement, pin = step
+            if statement.sql == "enqueue" and pin is not None:
+                answer = await self._gathering().post(statement.params[0])
+                pin.is_confirmed = answer not in NOTHING  # waited for by the group
+                return answer
+            return await self._connections.run_async(*_words(statement), pin=pin)
+
+        return await drive_async(self._steps(operation), perform)
+
+    def _steps(self, operation: Operation[T]) -> Generator[_Step, Any, T]:
+        """Yield the statements of an operation, its commit last, and begin anew where it has to."""
         changes = 0
         for _ in range(TRIES_MAX):
             attempt = _Attempt(operation)
-
-            def perform(statement: Statement, attempt: _Attempt = attempt) -> Any:
-                if attempt.keeps(statement):
-                    return 1
-                answer = self._connections.run(*_words(statement), pin=attempt.pin)
-                return attempt.seen(statement, answer)
-
             try:
-                result = drive(operation.start(), perform)
+                result = yield from delegate(operation.start(), attempt.perform)
                 news = self._news(attempt, operation, result)
                 if attempt.commit is not None:
-                    words = _words(attempt.commit)
-                    check_commit(self._connections.run(*words, pin=attempt.pin))
+                    check_commit((yield _Step(attempt.commit, attempt.pin)))
                 if self._connections.needs_barrier(attempt.pin):
-                    self._connections.run(BARRIER, pin=attempt.pin)
+                    yield _Step(Statement(BARRIER), attempt.pin)
             except StaleError:
                 continue
             except ServerChangedError:
@@ -98,47 +108,7 @@ class RedisStore(Store):
             self._notifier.wake(topics_of(operation, result) - {Topic.READY})
             if news:
                 with suppress(StoreError):  # it is done; a listener that is not woken polls
-                    self._connections.run("read", b"", pack(news))
-            return result
-        raise _busy(operation)
-
-    async def run_async(self, operation: Operation[T]) -> T:
-        changes = 0
-        for _ in range(TRIES_MAX):
-            attempt = _Attempt(operation)
-
-            async def perform(statement: Statement, attempt: _Attempt = attempt) -> Any:
-                if attempt.keeps(statement):
-                    return 1
-                if statement.sql == "enqueue":
-                    answer = await self._gathering().post(statement.params[0])
-                    attempt.pin.is_confirmed = answer not in NOTHING  # waited for by the group
-                    return attempt.seen(statement, answer)
-                words = _words(statement)
-                answer = await self._connections.run_async(*words, pin=attempt.pin)
-                return attempt.seen(statement, answer)
-
-            try:
-                result = await drive_async(operation.start(), perform)
-                news = self._news(attempt, operation, result)
-                if attempt.commit is not None:
-                    words = _words(attempt.commit)
-                    check_commit(await self._connections.run_async(*words, pin=attempt.pin))
-                if self._connections.needs_barrier(attempt.pin):
-                    await self._connections.run_async(BARRIER, pin=attempt.pin)
-            except StaleError:
-                continue
-            except ServerChangedError:
-                changes += 1
-                if changes == CHANGES_MAX:
-                    raise _restless(operation) from None
-                continue
-            except StoreUnavailableError as error:
-                raise attempt.judged(error) from None
-            self._notifier.wake(topics_of(operation, result) - {Topic.READY})
-            if news:
-                with suppress(StoreError):
-                    await self._connections.run_async("read", b"", pack(news))
+                    yield _Step(Statement("read", [b"", pack(news)]), None)
             return result
         raise _busy(operation)
 
@@ -190,6 +160,13 @@ class RedisStore(Store):
         return []
 
 
+class _Step(NamedTuple):
+    """A statement, and the server that it has to reach."""
+
+    statement: Statement
+    pin: ServerPin | None
+
+
 class _Attempt:
     """One try of an operation: its commit is sent when its plan has ended."""
 
@@ -198,16 +175,13 @@ class _Attempt:
         self.pin = ServerPin(operation.effect)
         self._has_written = False
 
-    def keeps(self, statement: Statement) -> bool:
-        """Tell whether a statement waits for the end."""
-        if statement.sql != "commit" or statement.alone:
-            return False
-        assert self.commit is None, "an operation has one commit"
-        self.commit = statement
-        return True
-
-    def seen(self, statement: Statement, answer: Any) -> Any:
+    def perform(self, statement: Statement) -> Generator[_Step, Any, Any]:
         """Return the answer to a statement; raise StaleError for a commit that was not made."""
+        if statement.sql == "commit" and not statement.alone:  # it waits for the end
+            assert self.commit is None, "an operation has one commit"
+            self.commit = statement
+            return 1
+        answer = yield _Step(statement, self.pin)
         if statement.sql == "commit":
             check_commit(answer)
         self._has_written |= statement.sql != "read" and answer not in NOTHING

@@ -17,23 +17,18 @@ from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.flows.dependents import end_waiting
 from fencepost.store.redis.jobs.catalog import Env
 from fencepost.store.redis.jobs.enqueue import accept, as_parent
-from fencepost.store.redis.jobs.lease import is_valid, locate, read_token, with_states
+from fencepost.store.redis.jobs.lease import leased, with_states
 from fencepost.store.redis.jobs.rows import decode_waits, encode_waits
 
 
 def spawn(env: Env, spawns: Sequence[Spawn]) -> Plan[list[SpawnReply]]:
     """Store what running jobs spawn, each under a valid lease, or raise DependencyError."""
     unit = Unit(env)
-    jobs = yield from locate(unit, (each.token for each in spawns))
     replies: list[SpawnReply] = []
-    for each in spawns:
-        seq, claim = read_token(each.token)
-        kept = jobs.get(seq)
-        if kept is None or not is_valid(kept, each.job_id, claim, unit.now):
+    for each, kept in (yield from leased(unit, spawns)):
+        if kept is None:
             replies.append(LeaseLost(each.job_id))
             continue
-        assert kept.lease is not None
-        unit.rely_on(kept.lease)
         new = [replace(job, flow=kept.document.flow) for job in each.jobs]
         placed = yield from accept(unit, new, atomic=True)
         followed = yield from _gather(unit, kept, [each.kept for each in placed])

@@ -10,13 +10,14 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from fencepost.core.values.names import wanted_ids
-from fencepost.store.interface.queue import LeaseLost
+from fencepost.store.interface.queue import Beat, LeaseLost, Save, Spawn
 from fencepost.store.plan import Plan
 from fencepost.store.redis.documents.kept import Kept
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.sql.endings import informed
 
 Reply = TypeVar("Reply")
+W = TypeVar("W", bound=Beat | Save | Spawn)
 
 SEQ_END = 1 << 53
 """Numbers in scripts are exact below this."""
@@ -54,6 +55,22 @@ def locate(unit: Unit, tokens: Iterable[str]) -> Plan[dict[int, Kept]]:
     seqs = {read_token(token).seq for token in tokens} - {0}
     yield from unit.start()
     return (yield from unit.jobs(sorted(seqs)))
+
+
+def leased(unit: Unit, writes: Sequence[W]) -> Plan[list[tuple[W, Kept | None]]]:
+    """Return each write with its job; None without a valid lease, on which the commit relies."""
+    jobs = yield from locate(unit, (write.token for write in writes))
+    found: list[tuple[W, Kept | None]] = []
+    for write in writes:
+        seq, claim = read_token(write.token)
+        kept = jobs.get(seq)
+        if kept is None or not is_valid(kept, write.job_id, claim, unit.now):
+            found.append((write, None))
+        else:
+            assert kept.lease is not None
+            unit.rely_on(kept.lease)
+            found.append((write, kept))
+    return found
 
 
 def recall(unit: Unit, asked: Sequence[tuple[str, Fence]]) -> Plan[dict[int, Kept]]:

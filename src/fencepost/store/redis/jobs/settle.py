@@ -32,7 +32,7 @@ from fencepost.store.redis.jobs.finish import KeptEnding
 from fencepost.store.redis.jobs.lease import (
     is_of,
     is_valid,
-    locate,
+    leased,
     read_token,
     recall,
     with_states,
@@ -81,19 +81,14 @@ def _refusal(kept: Kept | None, job_id: str, claim: str) -> AlreadySettled | Lea
 def heartbeat(env: Env, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:
     """Extend each lease that is still valid; an expired one stays expired."""
     unit = Unit(env)
-    jobs = yield from locate(unit, (beat.token for beat in beats))
     replies: list[HeartbeatReply] = []
-    for beat in beats:
-        seq, claim = read_token(beat.token)
-        kept = jobs.get(seq)
-        if kept is not None and is_valid(kept, beat.job_id, claim, unit.now):
-            lease = kept.lease
-            assert lease is not None
-            unit.rely_on(lease)
-            kept.lease = lease._replace(expires_at=_extended(kept, lease, beat, unit.now))
-            replies.append(Extended(beat.job_id, from_us(kept.lease.expires_at)))
-        else:
+    for beat, kept in (yield from leased(unit, beats)):
+        if kept is None or kept.lease is None:
             replies.append(LeaseLost(beat.job_id))
+            continue
+        expires_at = _extended(kept, kept.lease, beat, unit.now)
+        kept.lease = kept.lease._replace(expires_at=expires_at)
+        replies.append(Extended(beat.job_id, from_us(expires_at)))
     replies = yield from with_states(unit, replies)
     yield from unit.commit()
     return replies
@@ -109,16 +104,11 @@ def _extended(kept: Kept, lease: LeaseRecord, beat: Beat, now: int) -> int:
 def save(env: Env, saves: Sequence[Save]) -> Plan[list[SaveReply]]:
     """Store checkpoints and progress under valid leases."""
     unit = Unit(env)
-    jobs = yield from locate(unit, (item.token for item in saves))
     replies: list[SaveReply] = []
-    for item in saves:
-        seq, claim = read_token(item.token)
-        kept = jobs.get(seq)
-        if kept is None or not is_valid(kept, item.job_id, claim, unit.now):
+    for item, kept in (yield from leased(unit, saves)):
+        if kept is None:
             replies.append(LeaseLost(item.job_id))
             continue
-        assert kept.lease is not None
-        unit.rely_on(kept.lease)
         if item.checkpoint is not None:
             unit.put_body("checkpoint", kept, item.checkpoint)
         if item.progress is not None:
