@@ -57,8 +57,8 @@ MUTANTS = (
         ONE_WAY,
         Patch(
             f"{SQLITE}.records.overview",
-            "sql = ENDED.format(place=condition, way=way)",
-            'sql = ENDED.format(place=condition, way="asc")',
+            "newest_first=newest_first, goes_on",
+            "newest_first=False, goes_on",
         ),
     ),
     _ended(
@@ -67,8 +67,8 @@ MUTANTS = (
         ONE_WAY,
         Patch(
             f"{POSTGRES}.records.overview",
-            "sql = ENDED.format(place=condition, way=way)",
-            'sql = ENDED.format(place=condition, way="asc")',
+            "newest_first=newest_first, goes_on",
+            "newest_first=False, goes_on",
         ),
     ),
     _ended(

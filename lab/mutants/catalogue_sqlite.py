@@ -102,8 +102,8 @@ LEASES = (
         "heartbeat-revives",
         "a heartbeat extends a lease that has run out",
         "jobs.settle",
-        "is_valid(job, beat.job_id, lease_token, now)",
-        "is_valid(job, beat.job_id, lease_token, 0)",
+        "job = leased(jobs, beat, now)",
+        "job = leased(jobs, beat, 0)",
         "TestLeases",
     ),
     _mutant(
@@ -180,8 +180,8 @@ LEASES = (
         "stale-checkpoint-is-kept",
         "a worker that lost its lease can still save",
         "jobs.settle",
-        "        if not is_valid(job, item.job_id, lease_token, now):\n",
-        "        if job is None:\n",
+        "job = leased(jobs, item, now)",
+        "job = jobs.get(read_token(item.token).seq)",
         "TestZombies",
     ),
     _mutant(
@@ -396,8 +396,8 @@ GRAPHS = (
         "stale-lease-spawns",
         "a worker that lost its lease can still spawn",
         "flows.spawn",
-        "if not is_valid(jobs.get(seq), each.job_id, lease_token, now):",
-        "if seq not in jobs:",
+        "job = leased(jobs, each, now)",
+        "job = jobs.get(int(each.token.partition('.')[0], 16))",
         "TestSpawning",
     ),
     _mutant(

@@ -165,7 +165,7 @@ def test_dead_rows_are_counted_against_the_living(
 ) -> None:
     monkeypatch.setattr(examination, "DEAD_ROWS_MAX", -1)
     assert {finding.level for finding in examined(store)["bloat"]} == {"ok"}
-    finding = examination._bloat(("ready", 10, 200_000))
+    (finding,) = examination._warnings("bloat", examination.BLOAT, [("ready", 10, 200_000)])
     assert (finding.level, finding.code) == ("warn", "bloat")
     assert "200,000 dead rows beside 10 live ones" in finding.text
 

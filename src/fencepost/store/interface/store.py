@@ -9,6 +9,7 @@ repeating with the same token or key is safe and says what happened).
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from fencepost.clock import Clock
 from fencepost.core.encryption import KeyRing
+from fencepost.errors import ForkedStoreError, StoreUnavailableError
 from fencepost.store.interface.access import AccessFacet, AuditFacet
 from fencepost.store.interface.cluster import ClusterFacet
 from fencepost.store.interface.control import ControlFacet
@@ -72,6 +74,14 @@ class Facets:
     events: EventsFacet
     transfer: TransferFacet
     joins: JoinsFacet
+
+
+def check_open(pid: int, *, is_closed: bool) -> None:
+    """Raise if a store is closed, or was opened before a fork by process *pid*."""
+    if os.getpid() != pid:
+        raise ForkedStoreError
+    if is_closed:
+        raise StoreUnavailableError("this store has been closed")
 
 
 class Store(Facets, ABC):

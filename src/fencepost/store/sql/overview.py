@@ -5,13 +5,14 @@ Plans over the SQL of an engine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from fencepost.core.job.lifecycle import State
-from fencepost.core.limits.type_limits import NO_LIMITS
+from fencepost.core.limits.type_limits import NO_LIMITS, TypeLimits
 from fencepost.core.overview import unserved
 from fencepost.core.statistics import EndedJob
 from fencepost.core.values.times import to_us
@@ -52,32 +53,15 @@ class OverviewPlans(NamedTuple):
         paused = yield from self.settings.paused(Scope.QUEUE)
         limits = yield from self.settings.queue_limits()
         oldest: dict[str, Any] = dict((yield self._statement(self.sql.oldest, "queue", names)))
-        return [
-            QueueView(
-                name=name,
-                is_paused=name in paused,
-                max_running=limits.get(name),
-                counts=counts.get(name, {}),
-                claimable=claimable.get(name, {}),
-                oldest_at=self.codec.decode_time_or_none(oldest.get(name)),
-            )
-            for name in _sorted(counts.keys() | paused | limits.keys(), names)
-        ]
+        times = {name: self.codec.decode_time(at) for name, at in oldest.items()}
+        return queue_views(counts, claimable, paused, limits, times, names)
 
     def types(self, env: SqlEnv, names: Sequence[str] | None = None) -> Plan[list[TypeView]]:
         """Return every type that has had a job or a setting, or those of *names*."""
         counts, _ = yield from self._counts("type", names)
         paused = yield from self.settings.paused(Scope.TYPE)
         limits = yield from self.settings.type_limits()
-        return [
-            TypeView(
-                name=name,
-                is_paused=name in paused,
-                counts=counts.get(name, {}),
-                **msgspec.structs.asdict(limits.get(name, NO_LIMITS)),
-            )
-            for name in _sorted(counts.keys() | paused | limits.keys(), names)
-        ]
+        return type_views(counts, paused, limits, names)
 
     def _counts(
         self, by: Literal["queue", "type"], names: Sequence[str] | None
@@ -102,8 +86,55 @@ class OverviewPlans(NamedTuple):
         return Statement(sql.format(condition=condition), (self.sql.encode_names(names),))
 
 
+def queue_views(
+    counts: Counts[State],
+    claimable: Counts[str],
+    paused: set[str],
+    limits: Mapping[str, int],
+    oldest: Mapping[str, datetime],
+    names: Sequence[str] | None,
+) -> list[QueueView]:
+    """Return every queue that has had a job or a setting, or those of *names*."""
+    return [
+        QueueView(
+            name=name,
+            is_paused=name in paused,
+            max_running=limits.get(name),
+            counts=counts.get(name, {}),
+            claimable=claimable.get(name, {}),
+            oldest_at=oldest.get(name),
+        )
+        for name in _sorted(counts.keys() | paused | limits.keys(), names)
+    ]
+
+
+def type_views(
+    counts: Counts[State],
+    paused: set[str],
+    limits: Mapping[str, TypeLimits],
+    names: Sequence[str] | None,
+) -> list[TypeView]:
+    """Return every type that has had a job or a setting, or those of *names*."""
+    return [
+        TypeView(
+            name=name,
+            is_paused=name in paused,
+            counts=counts.get(name, {}),
+            **msgspec.structs.asdict(limits.get(name, NO_LIMITS)),
+        )
+        for name in _sorted(counts.keys() | paused | limits.keys(), names)
+    ]
+
+
 def _sorted(found: set[str], names: Sequence[str] | None) -> list[str]:
     return sorted(found if names is None else found.intersection(names))
+
+
+def ended_sql(template: str, mark: str, *, newest_first: bool, goes_on: bool) -> str:
+    """Return the statement for a page of ended jobs; one that goes on begins behind a place."""
+    way, beyond = ("desc", "<") if newest_first else ("asc", ">")
+    place = f"and (completed_at, seq) {beyond} ({mark}, {mark})" if goes_on else ""
+    return template.format(place=place, way=way)
 
 
 def ended_page(codec: Codec, rows: Sequence[Row], limit: int) -> EndedPage:

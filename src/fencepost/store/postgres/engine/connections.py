@@ -19,7 +19,8 @@ from psycopg.conninfo import make_conninfo
 
 from fencepost.clock import Clock
 from fencepost.core.bounds import LOCK_TIMEOUT
-from fencepost.errors import ForkedStoreError, StoreUnavailableError
+from fencepost.errors import StoreUnavailableError
+from fencepost.store.interface.store import check_open
 from fencepost.store.plan import Statement
 from fencepost.store.postgres.engine.errors import refused
 from fencepost.store.postgres.engine.search_path import SEARCH_PATH
@@ -120,10 +121,7 @@ class Connections:
 
     def check(self) -> None:
         """Raise if the store is closed or belongs to another process."""
-        if os.getpid() != self._pid:
-            raise ForkedStoreError
-        if self._is_closed:
-            raise StoreUnavailableError("this store has been closed")
+        check_open(self._pid, is_closed=self._is_closed)
 
     def close(self) -> None:
         """Close idle connections; lent ones are closed when they come back."""

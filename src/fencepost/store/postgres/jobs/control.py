@@ -7,6 +7,7 @@ anew, its row of ``submissions``. Only then it is read, and cannot change any mo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from fencepost.core.flows.dependencies import Mode
@@ -32,7 +33,7 @@ from fencepost.store.interface.control import (
     as_replay,
 )
 from fencepost.store.interface.queue import Duplicate, Moved, with_admitted
-from fencepost.store.plan import Plan, Statement
+from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.flows.dependents import end
 from fencepost.store.postgres.flows.parents import hold_of
 from fencepost.store.postgres.jobs.catalog import Env, now_us
@@ -53,7 +54,7 @@ from fencepost.store.postgres.jobs.finish import (
 from fencepost.store.postgres.jobs.rows import CODEC, hex_fields
 from fencepost.store.postgres.limits.concurrency import FreedSlots, admit
 from fencepost.store.sql.codec import BY_NUMBER, ENCRYPTED, MODE_NUMBER
-from fencepost.store.sql.control import each, one, policy_of
+from fencepost.store.sql.control import each, each_found, one, policy_of
 from fencepost.store.sql.endings import Ending, judge_parents
 
 FIND = "select id::text, seq from fencepost.submissions where id = any (%s::uuid[])"
@@ -257,13 +258,10 @@ def replay(env: Env, requests: Sequence[str | Replay]) -> Plan[list[ReplayReply]
     """Replace each dead letter by a new job, both or neither (S3-27)."""
     given = [as_replay(request) for request in requests]
     yield from lock(LOCK_ENDED, [request.job_id for request in given])
-    return (yield from each(given, lambda request: _replay(env, request)))
+    return (yield from each_found(CODEC, FIND_DEAD, given, partial(_replay, env)))
 
 
-def _replay(env: Env, request: Replay) -> Plan[ReplayReply]:
-    row = yield from one(CODEC, FIND_DEAD, request.job_id)
-    if row is None:
-        return NotFound(request.job_id)
+def _replay(env: Env, request: Replay, row: Row) -> Plan[ReplayReply]:
     seq, dead_id, lane, policy_number, key, encoding, mode, slot = row
     if request.payload is None and encoding == ENCRYPTED:
         return Sealed(dead_id)

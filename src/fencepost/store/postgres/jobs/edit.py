@@ -9,6 +9,7 @@ must skip it, and not return the old payload.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -38,7 +39,7 @@ from fencepost.store.postgres.jobs.read import READER
 from fencepost.store.postgres.jobs.rows import CODEC, body_fields
 from fencepost.store.postgres.limits.concurrency import FreedSlots, admit
 from fencepost.store.sql.codec import BY_NUMBER, NUMBER, PENDING, SCHEDULED, encode_json
-from fencepost.store.sql.control import each, one, policy_of
+from fencepost.store.sql.control import each_found, one, policy_of
 
 FIND = """
 select j.seq, j.lane, j.policy, (extract(epoch from j.expires_at) * 1000000)::bigint,
@@ -179,13 +180,10 @@ def lock(sql: str, job_ids: Sequence[str]) -> Plan[None]:
 def edit(env: Env, edits: Sequence[Edit]) -> Plan[list[EditReply]]:
     """Change tags at any time, all else while the job waits (S1-106, S1-107, C46)."""
     yield from lock(LOCK_JOBS, [item.job_id for item in edits])
-    return (yield from each(edits, lambda item: _edit(env, item)))
+    return (yield from each_found(CODEC, FIND, edits, partial(_edit, env)))
 
 
-def _edit(env: Env, item: Edit) -> Plan[EditReply]:
-    row = yield from one(CODEC, FIND, item.job_id)
-    if row is None:
-        return NotFound(item.job_id)
+def _edit(env: Env, item: Edit, row: Row) -> Plan[EditReply]:
     job = Found(*row)
     moves: tuple[Moved, ...] = ()
     if item.is_for_waiting:

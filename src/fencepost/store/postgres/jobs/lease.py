@@ -145,6 +145,9 @@ class _Particulars(msgspec.Struct, gc=False):
     checkpoint_bytes: str | None
 
 
+_NOTHING = _Particulars(0, None, None, None, None, 0, None, None, None)
+
+
 class LeasedRow(msgspec.Struct, gc=False, array_like=True):
     """A job as the server hands it out."""
 
@@ -191,49 +194,25 @@ class LeaseReader:
         terms = self._terms.get(row.policy)
         if terms is None:
             return None
-        job_id = row.id
-        lease = Lease(make_token(row.seq, mark, job_id), row.lease_version, terms.expires_at)
-        special = row.particulars
-        if special is None:
-            return ClaimedJob(
-                id=job_id,
-                type=lane.type,
-                queue=lane.queue,
-                priority=priority,
-                attempt=row.attempt,
-                max_attempts=row.max_attempts,
-                lease=lease,
-                lease_ttl=terms.lease_ttl,
-                payload=Body(bytes(row.payload)),
-                policy=terms.policy,
-                flow=row.flow,
-                has_dependencies=row.has_dependencies,
-                waited=row.waited / 1e6,
-            )
+        special = row.particulars or _NOTHING
         if special.tags and not all(isinstance(each, str) for each in special.tags.values()):
             return None  # or it would stand in the way of every claim
-        payload = bytes(row.payload)
+        data = bytes(row.payload) if special.bytes is None else bytes.fromhex(special.bytes)
         return ClaimedJob(
-            id=job_id,
+            id=row.id,
             type=lane.type,
             queue=lane.queue,
             priority=priority,
             attempt=row.attempt,
             max_attempts=row.max_attempts,
-            lease=lease,
+            lease=Lease(make_token(row.seq, mark, row.id), row.lease_version, terms.expires_at),
             lease_ttl=terms.lease_ttl,
-            payload=_body(
-                special.payload_encoding,
-                payload.decode() if special.bytes is None else None,
-                special.bytes,
-            ),
+            payload=Body(data, ENCODINGS[special.payload_encoding]),
             policy=terms.policy,
             key=special.key,
             tags=special.tags or {},
             correlation_id=special.correlation_id,
-            checkpoint=None
-            if special.checkpoint_encoding is None
-            else _body(special.checkpoint_encoding, special.checkpoint, special.checkpoint_bytes),
+            checkpoint=_checkpoint(special),
             flow=row.flow,
             has_dependencies=row.has_dependencies,
             waited=row.waited / 1e6,
@@ -253,6 +232,9 @@ def _terms(policy: Policy, request: ClaimRequest, now: int) -> _Terms:
     return _Terms(policy, lease_ttl, end_ - now, from_us(end_))
 
 
-def _body(encoding: int, text: str | None, digits: str | None) -> Body:
+def _checkpoint(special: _Particulars) -> Body | None:
+    if special.checkpoint_encoding is None:
+        return None
+    text, digits = special.checkpoint, special.checkpoint_bytes
     data = bytes.fromhex(digits or "") if text is None else text.encode()
-    return Body(data, ENCODINGS[encoding])
+    return Body(data, ENCODINGS[special.checkpoint_encoding])

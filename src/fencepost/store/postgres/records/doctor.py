@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -287,6 +288,22 @@ def _migrating(row: Row) -> Finding:
     )
 
 
+OLD_TRANSACTION = (
+    "{} has been in a transaction for {} and holds vacuum back; end it if it is not needed"
+)
+OLD_WRITER = (
+    "{} has been writing to database {!r} for {}; until it ends, claims here step over every job "
+    "that was removed since; end it if it is not needed"
+)
+IDLE_SLOT = (
+    "replication slot {!r} is not in use and holds vacuum back; drop it if its standby is gone"
+)
+BLOAT = (
+    "table fencepost.{0} has {2:,} dead rows beside {1:,} live ones; look for old transactions, "
+    "then `vacuum fencepost.{0}`"
+)
+
+
 def _vacuum(settings: dict[str, str], *, sees_others: bool) -> Plan[list[Finding]]:
     """Return what keeps vacuum from removing dead rows, and whether there are too many."""
     findings: list[Finding] = []
@@ -297,56 +314,25 @@ def _vacuum(settings: dict[str, str], *, sees_others: bool) -> Plan[list[Finding
         text = "autovacuum is off: the tables of the queue grow without end (set autovacuum = on)"
         findings.append(Finding("warn", "autovacuum", text))
     old = yield Statement(OLD_TRANSACTIONS, (OLD, OLD, SHOWN_MAX))
-    findings += [_old_transaction(row) for row in old]
+    findings += _warnings("old_snapshot", OLD_TRANSACTION, old)
     writers = yield Statement(OLD_WRITERS, (OLD, OLD, SHOWN_MAX))
-    findings += [_old_writer(row) for row in writers]
-    findings += [
-        Finding(
-            "warn",
-            "old_snapshot",
-            f"replication slot {name!r} is not in use and holds vacuum back; drop it if its "
-            f"standby is gone",
-        )
-        for (name,) in (yield Statement(IDLE_SLOTS, (SHOWN_MAX,)))
-    ]
+    findings += _warnings("old_writer", OLD_WRITER, writers)
+    slots = yield Statement(IDLE_SLOTS, (SHOWN_MAX,))
+    findings += _warnings("old_snapshot", IDLE_SLOT, slots)
     if not findings:
         text = "no transaction is older than 5 minutes, nothing holds vacuum or claims back"
         findings.append(Finding("ok", "old_snapshot", text))
     bloated = yield Statement(DEAD_ROWS, (DEAD_ROWS_MAX,))
-    findings += [_bloat(row) for row in bloated]
+    findings += _warnings("bloat", BLOAT, bloated)
     if not bloated:
         findings.append(Finding("ok", "bloat", "vacuum keeps up with the tables of the queue"))
     return findings
 
 
-def _old_transaction(row: Row) -> Finding:
-    who, age = row
-    return Finding(
-        "warn",
-        "old_snapshot",
-        f"{who} has been in a transaction for {_shown(age)} and holds vacuum back; end it if it "
-        f"is not needed",
-    )
-
-
-def _old_writer(row: Row) -> Finding:
-    who, database, age = row
-    return Finding(
-        "warn",
-        "old_writer",
-        f"{who} has been writing to database {database!r} for {_shown(age)}; until it ends, claims "
-        f"here step over every job that was removed since; end it if it is not needed",
-    )
-
-
-def _bloat(row: Row) -> Finding:
-    table, live, dead = row
-    return Finding(
-        "warn",
-        "bloat",
-        f"table fencepost.{table} has {dead:,} dead rows beside {live:,} live ones; look for old "
-        f"transactions, then `vacuum fencepost.{table}`",
-    )
+def _warnings(code: str, text: str, rows: Sequence[Row]) -> list[Finding]:
+    """Return *text* with the values of each row."""
+    shown = [[_shown(v) if isinstance(v, timedelta) else v for v in row] for row in rows]
+    return [Finding("warn", code, text.format(*values)) for values in shown]
 
 
 def _missing_lanes(count: int) -> list[Finding]:

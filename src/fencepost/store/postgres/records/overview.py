@@ -16,7 +16,7 @@ from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.jobs.catalog import Env
 from fencepost.store.postgres.jobs.read import SETTINGS
 from fencepost.store.postgres.jobs.rows import CODEC, utc
-from fencepost.store.sql.overview import OverviewPlans, OverviewSql, ended_page
+from fencepost.store.sql.overview import OverviewPlans, OverviewSql, ended_page, ended_sql
 from fencepost.store.sql.paging import unpack
 
 FIRST_SPAN = timedelta(seconds=1)
@@ -73,8 +73,8 @@ def ended(
     env: Env, since: datetime, *, limit: int, after: int | None = None, newest_first: bool = False
 ) -> Plan[EndedPage]:
     """Return one page of the jobs that ended at *since* or later."""
-    way, beyond = ("desc", "<") if newest_first else ("asc", ">")
-    ((now, around),) = yield Statement(AROUND.format(way=way), (env.now,))
+    around_ = AROUND.format(way="desc" if newest_first else "asc")
+    ((now, around),) = yield Statement(around_, (env.now,))
     if around is None:
         return EndedPage([])
     at: datetime | None = None
@@ -83,8 +83,7 @@ def ended(
         ended_us, seq = unpack(after)
         at = from_us(ended_us)
         place = at, seq
-    condition = f"and (completed_at, seq) {beyond} (%s, %s)" if place else ""
-    sql = ENDED.format(place=condition, way=way)
+    sql = ended_sql(ENDED, "%s", newest_first=newest_first, goes_on=bool(place))
     rows: list[Row] = []
     if newest_first:
         spans = _down(since, min(utc(now), utc(around)), at)

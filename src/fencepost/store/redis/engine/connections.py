@@ -21,8 +21,9 @@ import redis
 import redis.exceptions as theirs
 
 from fencepost.clock import SystemClock
-from fencepost.errors import FencepostError, ForkedStoreError, StoreUnavailableError
+from fencepost.errors import FencepostError, StoreUnavailableError
 from fencepost.generators import drive, drive_async
+from fencepost.store.interface.store import check_open
 from fencepost.store.plan import Effect
 from fencepost.store.redis.engine.address import Address, Deployment
 from fencepost.store.redis.engine.errors import (
@@ -90,10 +91,7 @@ class Connections:
 
     def check(self) -> None:
         """Raise unless this process may use it."""
-        if self._pid != os.getpid():
-            raise ForkedStoreError
-        if self._is_closed:
-            raise StoreUnavailableError("the store is closed")
+        check_open(self._pid, is_closed=self._is_closed)
 
     # Running a script.
 

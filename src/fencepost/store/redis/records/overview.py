@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-import msgspec
-
 from fencepost.core.job.lifecycle import State
-from fencepost.core.limits.type_limits import NO_LIMITS
 from fencepost.core.statistics import EndedJob
 from fencepost.core.values.times import from_us, from_us_or_none, to_us
 from fencepost.store.interface.overview import EndedPage, QueueView, TypeView
@@ -20,6 +17,7 @@ from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, number_of, read
 from fencepost.store.redis.records.settings import paused, queue_limits, type_limits
 from fencepost.store.sql.codec import BY_NUMBER
+from fencepost.store.sql.overview import queue_views, type_views
 from fencepost.store.sql.paging import pack, unpack
 
 
@@ -48,22 +46,8 @@ def queues(env: Env, names: Sequence[str] | None = None) -> Plan[list[QueueView]
             claimable.setdefault(queue, {})[type_] = total
     halted = yield from paused(env, Scope.QUEUE)
     limits = yield from queue_limits(env)
-    oldest = yield from _oldest(env)
-    return [
-        QueueView(
-            name=name,
-            is_paused=name in halted,
-            max_running=limits.get(name),
-            counts=counts.get(name, {}),
-            claimable=claimable.get(name, {}),
-            oldest_at=from_us_or_none(oldest.get(name)),
-        )
-        for name in _sorted(counts.keys() | halted | limits.keys(), names)
-    ]
-
-
-def _sorted(found: set[str], names: Sequence[str] | None) -> list[str]:
-    return sorted(found if names is None else found.intersection(names))
+    oldest = {queue: from_us(at) for queue, at in (yield from _oldest(env)).items()}
+    return queue_views(counts, claimable, halted, limits, oldest, names)
 
 
 def _oldest(env: Env) -> Plan[dict[str, int]]:
@@ -85,15 +69,7 @@ def types(env: Env, names: Sequence[str] | None = None) -> Plan[list[TypeView]]:
             by_state[state] = by_state.get(state, 0) + total
     halted = yield from paused(env, Scope.TYPE)
     limits = yield from type_limits(env)
-    return [
-        TypeView(
-            name=name,
-            is_paused=name in halted,
-            counts=counts.get(name, {}),
-            **msgspec.structs.asdict(limits.get(name, NO_LIMITS)),
-        )
-        for name in _sorted(counts.keys() | halted | limits.keys(), names)
-    ]
+    return type_views(counts, halted, limits, names)
 
 
 def ended(

@@ -21,10 +21,10 @@ from typing import Any, TypeVar
 from fencepost.clock import Clock
 from fencepost.errors import (
     ConfigurationError,
-    ForkedStoreError,
     StoreUnavailableError,
     UnknownOutcomeError,
 )
+from fencepost.store.interface.store import check_open
 from fencepost.store.plan import Operation
 from fencepost.store.sqlite.engine import files, schema
 from fencepost.store.sqlite.engine.checkpoints import Checkpoints, note_unforced
@@ -259,10 +259,7 @@ class Database:
 
     def check(self) -> None:
         """Raise if this store is closed, or was opened before a fork."""
-        if os.getpid() != self._pid:
-            raise ForkedStoreError
-        if self._is_closed:
-            raise StoreUnavailableError("this store has been closed")
+        check_open(self._pid, is_closed=self._is_closed)
 
     def pragma(self, name: str) -> Any:
         """Return the value of a pragma of the writer."""

@@ -84,13 +84,7 @@ class Access:
             restore_own_rights(path)  # its maker may have died before it did so
             return self._open(path, flags)
         restore_own_rights(path)
-        fd = self._open(path, flags)
-        try:
-            self.give(fd, self.folder_mode)
-        except OSError:
-            os.close(fd)
-            raise
-        return fd
+        return self._given(self._open(path, flags), self.folder_mode)
 
     def check(self, path: str, status: os.stat_result) -> None:
         """Raise ForeignFileError unless this process can rely on an open file or folder."""
@@ -169,9 +163,12 @@ class Access:
         return fd
 
     def _create(self, path: str) -> int:
-        fd = os.open(path, OPEN | os.O_CREAT | os.O_EXCL, FILE)
+        return self._given(os.open(path, OPEN | os.O_CREAT | os.O_EXCL, FILE), self.file_mode)
+
+    def _given(self, fd: int, mode: int) -> int:
+        """Return *fd* with its owner and mode set; close it if that fails."""
         try:
-            self.give(fd, self.file_mode)
+            self.give(fd, mode)
         except OSError:
             os.close(fd)
             raise

@@ -18,9 +18,8 @@ from fencepost.store.sqlite.flows.dependents import end_waiting
 from fencepost.store.sqlite.flows.enqueue import accept
 from fencepost.store.sqlite.flows.parents import PRIORITIES, link
 from fencepost.store.sqlite.jobs.catalog import Env, JobCounters
-from fencepost.store.sqlite.jobs.lease import read_token
 from fencepost.store.sqlite.jobs.rows import numbers_json, values
-from fencepost.store.sqlite.jobs.settle import is_valid, locate, with_states
+from fencepost.store.sqlite.jobs.settle import leased, locate, with_states
 
 FLOW = "select flow from jobs where seq = ?"
 # The gathering jobs that wait for one job, with what they wait for already.
@@ -55,11 +54,11 @@ def spawn(env: Env, spawns: Sequence[Spawn]) -> Plan[list[SpawnReply]]:
     jobs = yield from locate(each.token for each in spawns)
     replies: list[SpawnReply] = []
     for each in spawns:
-        seq, _, lease_token = read_token(each.token)
-        if not is_valid(jobs.get(seq), each.job_id, lease_token, now):
+        job = leased(jobs, each, now)
+        if job is None:
             replies.append(LeaseLost(each.job_id))
             continue
-        reply = yield from _spawn(env, each, seq, now)
+        reply = yield from _spawn(env, each, job.seq, now)
         replies.append(reply)
     return (yield from with_states(replies))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from fencepost.core.flows.dependencies import Mode
@@ -27,7 +28,7 @@ from fencepost.store.interface.control import (
     as_replay,
 )
 from fencepost.store.interface.queue import Duplicate, Moved, with_admitted
-from fencepost.store.plan import Plan, Statement
+from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.sql.codec import (
     BY_NUMBER,
     ENCODING_NUMBER,
@@ -37,7 +38,7 @@ from fencepost.store.sql.codec import (
     PENDING,
     readable_tags,
 )
-from fencepost.store.sql.control import each, one, policy_of
+from fencepost.store.sql.control import each_found, one, policy_of
 from fencepost.store.sql.endings import Ending, judge_parents, moved
 from fencepost.store.sqlite.flows.dependents import end_all
 from fencepost.store.sqlite.flows.enqueue import INSERT_FRESH, held_back
@@ -103,14 +104,12 @@ def cancel(env: Env, job_ids: Sequence[str]) -> Plan[list[CancelReply]]:
 
 def retry(env: Env, requests: Sequence[RetryRequest]) -> Plan[list[RetryReply]]:
     """Run jobs again; one that had ended takes its key back first (S3-17, C45)."""
-    return (yield from each(requests, lambda request: _retry(env, request)))
+    plan_of = partial(_retry, env)
+    return (yield from each_found(CODEC, FIND_TERMINAL, requests, plan_of))
 
 
-def _retry(env: Env, request: RetryRequest) -> Plan[RetryReply]:
+def _retry(env: Env, request: RetryRequest, row: Row) -> Plan[RetryReply]:
     now = env.clock.now_us()
-    row = yield from one(CODEC, FIND_TERMINAL, request.job_id)
-    if row is None:
-        return NotFound(request.job_id)
     seq, lane, policy_number, number, attempt, key, key_window, mode, slot = row
     was = BY_NUMBER[number]
     if not was.is_terminal:
@@ -204,14 +203,12 @@ class Dead(NamedTuple):
 
 def replay(env: Env, requests: Sequence[str | Replay]) -> Plan[list[ReplayReply]]:
     """Replace each dead letter by a fresh job, both or neither (S3-27)."""
-    return (yield from each(requests, lambda request: _replay(env, as_replay(request))))
+    given = map(as_replay, requests)
+    return (yield from each_found(CODEC, FIND_DEAD, given, partial(_replay, env)))
 
 
-def _replay(env: Env, request: Replay) -> Plan[ReplayReply]:
+def _replay(env: Env, request: Replay, row: Row) -> Plan[ReplayReply]:
     now = env.clock.now_us()
-    row = yield from one(CODEC, FIND_DEAD, request.job_id)
-    if row is None:
-        return NotFound(request.job_id)
     dead = Dead(*row)
     if request.payload is not None:
         encoding = ENCODING_NUMBER[request.payload.encoding]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -15,13 +16,12 @@ from fencepost.store.interface.control import (
     Edit,
     Edited,
     EditReply,
-    NotFound,
     RetryReply,
     RetryRequest,
     TooLate,
 )
 from fencepost.store.interface.queue import Moved, with_admitted
-from fencepost.store.plan import Plan, Statement
+from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.sql.codec import (
     BY_NUMBER,
     ENCODING_NUMBER,
@@ -30,7 +30,7 @@ from fencepost.store.sql.codec import (
     encode_json,
     readable_tags,
 )
-from fencepost.store.sql.control import each, one, policy_of
+from fencepost.store.sql.control import each_found, one, policy_of
 from fencepost.store.sqlite.jobs.catalog import Env, JobCounters
 from fencepost.store.sqlite.jobs.enqueue import write_tags
 from fencepost.store.sqlite.jobs.read import READER
@@ -94,14 +94,11 @@ class EditedRow(NamedTuple):
 
 def edit(env: Env, edits: Sequence[Edit]) -> Plan[list[EditReply]]:
     """Change tags at any time, all else while the job waits (S1-106, S1-107, C46)."""
-    return (yield from each(edits, lambda item: _edit(env, item)))
+    return (yield from each_found(CODEC, FIND, edits, partial(_edit, env)))
 
 
-def _edit(env: Env, item: Edit) -> Plan[EditReply]:
+def _edit(env: Env, item: Edit, row: Row) -> Plan[EditReply]:
     now = env.clock.now_us()
-    row = yield from one(CODEC, FIND, item.job_id)
-    if row is None:
-        return NotFound(item.job_id)
     job = EditedRow(*row)
     if item.is_for_waiting and job.state not in WAITING:
         return Conflict(item.job_id, job.state)

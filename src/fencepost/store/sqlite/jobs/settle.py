@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -26,6 +26,7 @@ from fencepost.store.interface.queue import (
     SaveReply,
     Settled,
     SettleReply,
+    Spawn,
     settled_in_order,
 )
 from fencepost.store.plan import Plan, Statement
@@ -106,6 +107,13 @@ def is_valid(job: LiveRow | None, job_id: str, lease_token: str, now: int) -> bo
         and now < job.lease_expires_at
         and _is_id(job, job_id)
     )
+
+
+def leased(jobs: Mapping[int, LiveRow], write: Beat | Save | Spawn, now: int) -> LiveRow | None:
+    """Return the job of a write, if its lease is valid."""
+    seq, _, lease_token = read_token(write.token)
+    job = jobs.get(seq)
+    return job if is_valid(job, write.job_id, lease_token, now) else None
 
 
 def _is_id(job: LiveRow, job_id: str) -> bool:
@@ -233,12 +241,11 @@ def heartbeat(env: Env, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:
     replies: list[HeartbeatReply] = []
     rows: dict[int, tuple[int, int]] = {}
     for beat in beats:
-        seq, _, lease_token = read_token(beat.token)
-        job = jobs.get(seq)
-        if job is not None and is_valid(job, beat.job_id, lease_token, now):
+        job = leased(jobs, beat, now)
+        if job is not None:
             policy = policies.get(job.policy, DEFAULT_POLICY)
-            expires_at = max(_extended(job, policy, beat, now), rows.get(seq, (seq, 0))[1])
-            rows[seq] = (seq, expires_at)
+            expires_at = max(_extended(job, policy, beat, now), rows.get(job.seq, (0, 0))[1])
+            rows[job.seq] = (job.seq, expires_at)
             replies.append(Extended(beat.job_id, from_us(expires_at)))
         else:
             replies.append(LeaseLost(beat.job_id))
@@ -261,12 +268,11 @@ def save(env: Env, saves: Sequence[Save]) -> Plan[list[SaveReply]]:
     jobs = yield from locate(item.token for item in saves)
     replies: list[SaveReply] = []
     for item in saves:
-        seq, _, lease_token = read_token(item.token)
-        job = jobs.get(seq)
-        if not is_valid(job, item.job_id, lease_token, now):
+        job = leased(jobs, item, now)
+        if job is None:
             replies.append(LeaseLost(item.job_id))
             continue
         progress = item.progress and encode_json({**item.progress, "at": from_us(now)})
-        yield Statement(SAVE, (*encode_body(item.checkpoint), progress, seq))
+        yield Statement(SAVE, (*encode_body(item.checkpoint), progress, job.seq))
         replies.append(Saved(item.job_id))
     return (yield from with_states(replies))

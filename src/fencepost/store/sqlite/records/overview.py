@@ -9,7 +9,7 @@ from fencepost.core.values.times import to_us
 from fencepost.store.interface.overview import EndedPage
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.sql.codec import SCHEDULED
-from fencepost.store.sql.overview import OverviewPlans, OverviewSql, ended_page
+from fencepost.store.sql.overview import OverviewPlans, OverviewSql, ended_page, ended_sql
 from fencepost.store.sql.paging import unpack
 from fencepost.store.sqlite.jobs.catalog import Env
 from fencepost.store.sqlite.jobs.read import SETTINGS
@@ -56,9 +56,7 @@ def ended(
     env: Env, since: datetime, *, limit: int, after: int | None = None, newest_first: bool = False
 ) -> Plan[EndedPage]:
     """Return one page of the jobs that ended at *since* or later."""
-    way, beyond = ("desc", "<") if newest_first else ("asc", ">")
     place: tuple[int, ...] = () if after is None else unpack(after)
-    condition = f"and (completed_at, seq) {beyond} (?, ?)" if place else ""
-    sql = ENDED.format(place=condition, way=way)
+    sql = ended_sql(ENDED, "?", newest_first=newest_first, goes_on=bool(place))
     rows = yield Statement(sql, (to_us(since), *place, limit + 1))
     return ended_page(CODEC, rows, limit)
