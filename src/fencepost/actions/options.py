@@ -264,8 +264,19 @@ class RetryChoice(msgspec.Struct, frozen=True):
     priority: Priority | None
 
 
+class RetryArguments(TypedDict, total=False):
+    """The keyword arguments of ``retry``."""
+
+    reset_attempts: bool
+    """Whether attempts are counted from 1 again; by default yes."""
+    delay: Duration
+    """By default none."""
+    priority: PriorityLike | None
+    """A new one for the job."""
+
+
 def retry_choice(
-    reset_attempts: bool, delay: Duration, priority: Priority | int | str | None
+    reset_attempts: bool = True, delay: Duration = 0, priority: Priority | int | str | None = None
 ) -> RetryChoice:
     """Return the arguments of a retry, checked."""
     return RetryChoice(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from fencepost.actions.replies import AuditLog
 from fencepost.core.bounds import PAGE_DEFAULT
@@ -16,6 +16,16 @@ if TYPE_CHECKING:
 Roles = Iterable[Role | str] | str
 
 
+class TokenLimits(TypedDict, total=False):
+    """What a token may be limited to; None, or leaving one out, is no limit."""
+
+    queues: Iterable[str] | None
+    expires: Duration | None
+    """From now."""
+    rate: float | None
+    """Requests a second."""
+
+
 class _SessionPart:
     """What both faces hold: only an app has these, so they need its session."""
 
@@ -26,21 +36,9 @@ class _SessionPart:
 class Tokens(_SessionPart):
     """The bearer tokens of a store; ``app.aio.tokens`` has the same methods, awaited."""
 
-    def create(
-        self,
-        name: str,
-        *,
-        roles: Roles,
-        queues: Iterable[str] | None = None,
-        expires: Duration | None = None,
-        rate: float | None = None,
-    ) -> NewToken:
-        """Make a token; its ``text`` can only be read now.
-
-        It is valid for *queues* only, if given, for *expires* from now, and for *rate* requests a
-        second.
-        """
-        options = make_options(name, roles, queues=queues, expires=expires, rate=rate)
+    def create(self, name: str, *, roles: Roles, **limits: Unpack[TokenLimits]) -> NewToken:
+        """Make a token, for some queues and a time if given; its ``text`` can only be read now."""
+        options = make_options(name, roles, **limits)
         return self._session.run(self._session.actions.tokens.create(options))
 
     def list(self) -> list[TokenRecord]:
@@ -55,17 +53,9 @@ class Tokens(_SessionPart):
 class AsyncTokens(_SessionPart):
     """The awaited face of Tokens."""
 
-    async def create(
-        self,
-        name: str,
-        *,
-        roles: Roles,
-        queues: Iterable[str] | None = None,
-        expires: Duration | None = None,
-        rate: float | None = None,
-    ) -> NewToken:
+    async def create(self, name: str, *, roles: Roles, **limits: Unpack[TokenLimits]) -> NewToken:
         """Make a token; its ``text`` can only be read now."""
-        options = make_options(name, roles, queues=queues, expires=expires, rate=rate)
+        options = make_options(name, roles, **limits)
         return await self._session.run_async(self._session.actions.tokens.create(options))
 
     async def list(self) -> list[TokenRecord]:

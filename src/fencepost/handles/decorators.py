@@ -9,9 +9,11 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
+    Generic,
     Literal,
     ParamSpec,
     Protocol,
+    TypeAlias,
     TypeVar,
     Unpack,
     overload,
@@ -30,25 +32,21 @@ from fencepost.core.values.names import DEFAULT_QUEUE, check_own_type, check_que
 from fencepost.core.values.signature import Signature
 from fencepost.core.values.times import Duration
 from fencepost.errors import ConfigurationError
-from fencepost.handles.declared import keep_names
 from fencepost.handles.task import TaskHandle
 from fencepost.worker import BatchJob, Context
 
 if TYPE_CHECKING:
     from fencepost.actions.session import Session
-    from fencepost.handles.declared import (
-        AsyncContextTask,
-        AsyncTask,
-        ContextTask,
-        DeclaredTask,
-        PlainTask,
-        UntypedTask,
-    )
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 H = TypeVar("H", bound=TaskHandle[..., Any])
+Called = ParamSpec("Called")
+Returned = TypeVar("Returned")
+
+KEPT = ("__name__", "__qualname__", "__doc__", "__module__")
+"""What tools show of a function; they find its signature through ``__wrapped__``."""
 
 
 class Unannotated:
@@ -56,6 +54,29 @@ class Unannotated:
 
     Otherwise type checkers would take such a parameter for a Context, and hide it from callers.
     """
+
+
+if TYPE_CHECKING:
+
+    class DeclaredTask(TaskHandle[P, R], Generic[P, R, Called, Returned]):
+        """What type checkers know of a task beyond its handle: a direct call is the function's.
+
+        Submissions take P and give R; a direct call also takes the Context, and returns the
+        coroutine of an ``async def``.
+        """
+
+        __name__: str
+        __qualname__: str
+
+        def __call__(self, *args: Called.args, **kwargs: Called.kwargs) -> Returned: ...
+
+    UntypedTask: TypeAlias = DeclaredTask[..., R, ..., Any]
+    PlainTask: TypeAlias = DeclaredTask[P, R, P, R]
+    AsyncTask: TypeAlias = DeclaredTask[P, R, P, Coroutine[Any, Any, R]]
+    ContextTask: TypeAlias = DeclaredTask[P, R, Concatenate[Context, P], R]
+    AsyncContextTask: TypeAlias = DeclaredTask[
+        P, R, Concatenate[Context, P], Coroutine[Any, Any, R]
+    ]
 
 
 class TaskDecorator(Protocol):
@@ -96,6 +117,21 @@ class BatchDecorator(Protocol):
     ) -> DeclaredTask[[T], Any, [list[BatchJob[T]]], Any]: ...
 
 
+class DeclareOptions(LimitOptions, total=False):
+    """What tasks of every kind can be declared with; ``TaskDeclarer.__call__`` explains it."""
+
+    name: str | None
+    queue: str
+    priority: PriorityLike
+    retry: Retry | None
+    timeout: Duration | None
+    lease_ttl: Duration | None
+    lifetime: Duration | None
+    retention: Retention | None
+    concurrency_key: KeyRule | None
+    max_running_per_key: int | None
+
+
 class TaskDeclarer:
     """``app.task`` and ``event.on``: makes functions tasks of an app."""
 
@@ -130,18 +166,8 @@ class TaskDeclarer:
     def __call__(
         self,
         *,
-        name: str | None = None,
-        queue: str = DEFAULT_QUEUE,
-        priority: PriorityLike = Priority.NORMAL,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        lease_ttl: Duration | None = None,
-        lifetime: Duration | None = None,
         isolation: Literal["process", "thread", "loop"] | None = None,
-        retention: Retention | None = None,
-        concurrency_key: KeyRule | None = None,
-        max_running_per_key: int | None = None,
-        **limits: Unpack[LimitOptions],
+        **options: Unpack[DeclareOptions],
     ) -> TaskDecorator: ...
     @overload
     def __call__(
@@ -149,18 +175,8 @@ class TaskDeclarer:
         *,
         batch: int,
         batch_wait: Duration | None = None,
-        name: str | None = None,
-        queue: str = DEFAULT_QUEUE,
-        priority: PriorityLike = Priority.NORMAL,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        lease_ttl: Duration | None = None,
-        lifetime: Duration | None = None,
         isolation: Literal["thread", "loop"] | None = None,
-        retention: Retention | None = None,
-        concurrency_key: KeyRule | None = None,
-        max_running_per_key: int | None = None,
-        **limits: Unpack[LimitOptions],
+        **options: Unpack[DeclareOptions],
     ) -> BatchDecorator: ...
 
     def __call__(  # type: ignore[misc]  # mypy wrongly wants overload 7 to take a function
@@ -269,7 +285,7 @@ class TaskDeclarer:
             check_importable(task.rule)
         self.add(task)
         handle: TaskHandle[..., Any] = TaskHandle(self.session, task, Options())
-        keep_names(handle, function)
+        _keep_names(handle, function)
         return handle
 
     def add(self, task: Task) -> None:
@@ -297,6 +313,13 @@ def _refuse_unknown(given: Mapping[str, object]) -> None:
         options = [*named, *LimitOptions.__annotations__]
         hint = did_you_mean(unknown[0], options)
         raise TypeError(f"a task has no option {unknown[0]!r}{hint}")
+
+
+def _keep_names(handle: TaskHandle[..., Any], function: Callable[..., Any]) -> None:
+    """Give *handle* the name and the documentation of its function."""
+    for name in KEPT:
+        if hasattr(function, name):
+            setattr(handle, name, getattr(function, name))
 
 
 def _origin(function: Callable[..., Any]) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, Unpack, cast
 
 from fencepost.actions.backend import Backend, CallerActions, Script
-from fencepost.actions.options import JobReference, retry_choice
+from fencepost.actions.options import JobReference, RetryArguments, retry_choice
 from fencepost.actions.replies import KnownJob
 from fencepost.core.job.history import Change
 from fencepost.core.job.job import Attempt, Job, Progress
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.policy import PriorityLike
 from fencepost.core.job.why import Reason
 from fencepost.core.values.times import Duration
 from fencepost.errors import DuplicateJobError, StateConflictError
@@ -190,19 +189,13 @@ class JobHandle(_JobHandle, Blocking, Generic[R]):
         """Cancel the job in any live state; raise StateConflictError if it has ended."""
         self._moved(self._run(self._actions.jobs.cancel(self.id)))
 
-    def retry(
-        self,
-        *,
-        reset_attempts: bool = True,
-        delay: Duration = 0,
-        priority: PriorityLike | None = None,
-    ) -> None:
+    def retry(self, **choice: Unpack[RetryArguments]) -> None:
         """Run a failed or cancelled job again, under the same id; or run a waiting one now.
 
         A job that is delayed, or waits for its next attempt, becomes due after *delay* (C45).
         """
-        choice = retry_choice(reset_attempts, delay, priority)
-        self._moved(self._run_keyed(self._actions.jobs.retry(self.id, choice)))
+        script = self._actions.jobs.retry(self.id, retry_choice(**choice))
+        self._moved(self._run_keyed(script))
 
     def why(self) -> list[Reason]:
         """Explain why the job is in its state."""
@@ -234,16 +227,11 @@ class AsyncJobHandle(_JobHandle, Awaited, Generic[R]):
         """Cancel the job in any live state; raise StateConflictError if it has ended."""
         self._moved(await self._run(self._actions.jobs.cancel(self.id)))
 
-    async def retry(
-        self,
-        *,
-        reset_attempts: bool = True,
-        delay: Duration = 0,
-        priority: PriorityLike | None = None,
-    ) -> None:
+    async def retry(self, **choice: Unpack[RetryArguments]) -> None:
         """Run a failed or cancelled job again, under the same id; or run a waiting one now."""
-        choice = retry_choice(reset_attempts, delay, priority)
-        self._moved(await self._run_keyed(self._actions.jobs.retry(self.id, choice)))
+        self._moved(
+            await self._run_keyed(self._actions.jobs.retry(self.id, retry_choice(**choice)))
+        )
 
     async def why(self) -> list[Reason]:
         """Explain why the job is in its state."""

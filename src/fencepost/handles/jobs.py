@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Any, Generic, TypeVar, Unpack
 
 from fencepost.actions.backend import Script
-from fencepost.actions.options import retry_choice
+from fencepost.actions.options import RetryArguments, retry_choice
 from fencepost.actions.replies import DeadLetters, Page
 from fencepost.core.bounds import PAGE_DEFAULT
 from fencepost.core.filter import Conditions, make_filter
 from fencepost.core.job.history import Change
 from fencepost.core.job.job import Attempt
 from fencepost.core.job.lifecycle import Edits, State
-from fencepost.core.job.policy import PriorityLike
 from fencepost.core.job.why import Reason
-from fencepost.core.values.times import Duration
 from fencepost.handles.job import AsyncJobHandle, Awaited, BackendPart, Blocking, JobHandle
 
 J = TypeVar("J")
@@ -60,20 +58,12 @@ class Jobs(_Jobs[J], Blocking):
         """
         return self._run(self._cancel(id, conditions))
 
-    def retry(
-        self,
-        id: str,
-        *,
-        reset_attempts: bool = True,
-        delay: Duration = 0,
-        priority: PriorityLike | None = None,
-    ) -> State:
+    def retry(self, id: str, **choice: Unpack[RetryArguments]) -> State:
         """Run a failed or cancelled job again, under the same id; or run a waiting one now.
 
         A job that is delayed, or waits for its next attempt, becomes due after *delay* (C45).
         """
-        choice = retry_choice(reset_attempts, delay, priority)
-        return self._run_keyed(self._actions.jobs.retry(id, choice))
+        return self._run_keyed(self._actions.jobs.retry(id, retry_choice(**choice)))
 
     def edit(self, id: str, **edits: Unpack[Edits]) -> J:
         """Change the tags of a job; of a waiting one also its time, payload and priority.
@@ -121,17 +111,9 @@ class AsyncJobs(_Jobs[J], Awaited):
         """Cancel one job, or every live job that meets the conditions; return how many."""
         return await self._run(self._cancel(id, conditions))
 
-    async def retry(
-        self,
-        id: str,
-        *,
-        reset_attempts: bool = True,
-        delay: Duration = 0,
-        priority: PriorityLike | None = None,
-    ) -> State:
+    async def retry(self, id: str, **choice: Unpack[RetryArguments]) -> State:
         """Run a failed or cancelled job again, under the same id; or run a waiting one now."""
-        choice = retry_choice(reset_attempts, delay, priority)
-        return await self._run_keyed(self._actions.jobs.retry(id, choice))
+        return await self._run_keyed(self._actions.jobs.retry(id, retry_choice(**choice)))
 
     async def edit(self, id: str, **edits: Unpack[Edits]) -> J:
         """Change the tags of a job; of a waiting one also its time, payload and priority."""

@@ -50,7 +50,7 @@ STATES = (
 Table = tuple[Collection[str], list[list[object]]]
 
 
-class RecentFailure(msgspec.Struct, frozen=True, kw_only=True):
+class RecentFailure(msgspec.Struct, frozen=True):
     """A job that failed: a dead letter, or one that is retried."""
 
     job_id: str

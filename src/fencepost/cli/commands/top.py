@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +17,7 @@ from fencepost.cli.output import clean, echo, echo_json, echo_table
 from fencepost.core.display import shown_url
 from fencepost.core.encryption import readable
 from fencepost.core.filter import PageRequest
+from fencepost.core.job.job import DeadLetter, Failure, Job
 from fencepost.core.job.lifecycle import State
 
 if TYPE_CHECKING:
@@ -58,30 +60,20 @@ def _failures(app: App, queue: str | None) -> list[RecentFailure]:
     dead = store.run(store.reader.dead_letters(None, page, queues)).letters
     retried = app.jobs.find(state=State.RETRYING, queue=queue, limit=FAILURES_SHOWN)
     found = [
-        RecentFailure(
-            job_id=letter.job_id,
-            type=letter.type,
-            queue=letter.queue,
-            state=letter.state,
-            attempt=letter.attempts,
-            failed_at=letter.completed_at,
-            failure=letter.failure,
-        )
-        for letter in map(readable, dead)
+        _failure(each, each.job_id, each.attempts, each.completed_at, each.failure)
+        for each in map(readable, dead)
     ] + [
-        RecentFailure(
-            job_id=job.id,
-            type=job.type,
-            queue=job.queue,
-            state=job.state,
-            attempt=job.attempt,
-            failed_at=job.updated_at,
-            failure=job.failure,
-        )
-        for job in map(readable, retried)
-        if job.failure is not None
+        _failure(each, each.id, each.attempt, each.updated_at, each.failure)
+        for each in map(readable, retried)
+        if each.failure is not None
     ]
     return sorted(found, key=lambda each: each.failed_at, reverse=True)[:FAILURES_SHOWN]
+
+
+def _failure(
+    seen: DeadLetter | Job, job_id: str, attempt: int, at: datetime, failure: Failure
+) -> RecentFailure:
+    return RecentFailure(job_id, seen.type, seen.queue, seen.state, attempt, at, failure)
 
 
 @click.command()
