@@ -9,12 +9,16 @@ import signal
 import socket
 import tempfile
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from tests.cli.support import Command, is_running, wait_until
 from tests.servers.places import NoServerError
 from tests.servers.redis import find_program
+
+from fencepost.cli.demo.scenario import counted
+from fencepost.core.job.job import Attempt, AttemptOutcome
 
 CLAIMS = 8
 
@@ -53,6 +57,30 @@ def test_the_demo_proves_what_it_claims_and_leaves_nothing_behind(
     assert list(temporary.iterdir()) == []
     if store == "redis":
         assert not is_listening(text)
+
+
+def test_what_a_busy_machine_gave_back_is_no_attempt_of_the_demo() -> None:
+    made = [
+        Attempt(
+            id=str(version),
+            job_id="job",
+            previous_id=None,
+            number=number,
+            lease_version=version,
+            worker="worker",
+            outcome=outcome,
+            started_at=datetime.now(UTC),
+        )
+        for version, (number, outcome) in enumerate(
+            [
+                (1, AttemptOutcome.RELEASED),
+                (1, AttemptOutcome.FAILED),
+                (2, AttemptOutcome.RELEASED),
+                (2, AttemptOutcome.SUCCEEDED),
+            ]
+        )
+    ]
+    assert counted(made) == [made[1], made[3]]
 
 
 def skip_without_redis() -> None:

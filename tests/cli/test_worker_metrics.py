@@ -76,8 +76,9 @@ def test_a_worker_is_watched_from_its_start_to_its_end(command: Command) -> None
     assert [each.value for each in found["fencepost_ready"]] == [1]
     assert [each.value for each in found["fencepost_live"]] == [1]
     assert [each.value for each in found["fencepost_store_up"]] == [1]
-    waits = [each.value for each in found["fencepost_job_wait_seconds"] if "_count" in each.name]
-    assert sum(waits) == 2
+    waits = [each for each in found["fencepost_job_wait_seconds"] if "_count" in each.name]
+    # A job that a busy machine starts too late is given back, and claimed again.
+    assert {each.labels["type"] for each in waits if each.value >= 1} == {"add", "stuck"}
     child.send_signal(signal.SIGTERM)
     wait_until(lambda: fetch(address, "/health/ready")[0] == 503, "not ready while it drains")
     assert fetch(address, "/health/live")[0] == 200
