@@ -89,7 +89,7 @@ pytest.register_assert_rewrite(
 )
 
 from conformance.acceptance import TestAcceptance
-from conformance.access import TestAuditLog, TestTokens
+from conformance.access import TestAuditLog, TestSessions, TestTokens
 from conformance.callbacks import TestCallbacks
 from conformance.cancelling import TestCancelling
 from conformance.chores import TestChores, TestFans
@@ -208,6 +208,7 @@ __all__ = [
     "TestReplaying",
     "TestSaving",
     "TestScopes",
+    "TestSessions",
     "TestSettling",
     "TestSituations",
     "TestSizes",

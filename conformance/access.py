@@ -10,8 +10,16 @@ import pytest
 
 from conformance.harness import INSTANT, Harness
 from fencepost.core.audit import Action, make_action
-from fencepost.core.bounds import PAGE_MAX, TOKEN_KEPT, TOKENS_MAX
+from fencepost.core.bounds import (
+    PAGE_MAX,
+    SESSION_SECONDS,
+    SESSIONS_MAX,
+    SESSIONS_OF_TOKEN_MAX,
+    TOKEN_KEPT,
+    TOKENS_MAX,
+)
 from fencepost.core.filter import PageRequest
+from fencepost.core.sessions import NewSession, SessionRecord, make_session, verify_session
 from fencepost.core.tokens import (
     NewToken,
     Principal,
@@ -24,7 +32,7 @@ from fencepost.core.tokens import (
 from fencepost.core.values.names import id_text
 from fencepost.errors import ConfigurationError, StateConflictError
 
-__all__ = ["TestAuditLog", "TestTokens"]
+__all__ = ["TestAuditLog", "TestSessions", "TestTokens"]
 
 ALICE = Principal(token_id="0123456789ab", name="alice", roles=frozenset({Role.OPERATE}))
 KEPT = timedelta(seconds=TOKEN_KEPT)
@@ -171,6 +179,79 @@ class TestTokens:
         before = tokens(h)
         h.reopen(is_clean=False)
         assert tokens(h) == (before if h.is_durable else [])
+
+
+def open_session(h: Harness, token: NewToken) -> NewSession:
+    session = make_session(token.record, h.clock.new_bytes(30), h.now)
+    h.run(h.store.access.open_session(session.record))
+    return session
+
+
+def sessions(h: Harness) -> list[SessionRecord]:
+    return h.run(h.store.access.sessions())
+
+
+class TestSessions:
+    def test_a_session_is_kept_as_it_was_made_and_closed_once(self, h: Harness) -> None:
+        """Issue 18: nothing from which the cookie could be made again."""
+        token = add(h)
+        first = open_session(h, token)
+        h.advance(1.0)
+        second = open_session(h, token)
+        assert sessions(h) == [first.record, second.record]
+        assert verify_session(first.text, sessions(h)[0], h.now)
+        assert not verify_session(second.text, sessions(h)[0], h.now)
+        for _ in range(2):
+            h.run(h.store.access.close_session(first.record.id))
+        assert sessions(h) == [second.record]
+
+    @pytest.mark.parametrize("session_id", ["0123456789ab", "", "x" * 10_000, "a\0b", "é'; --"])
+    def test_to_close_what_is_no_session_changes_nothing(self, h: Harness, session_id: str) -> None:
+        session = open_session(h, add(h))
+        h.run(h.store.access.close_session(session_id))
+        assert sessions(h) == [session.record]
+
+    def test_to_open_a_session_again_changes_nothing(self, h: Harness) -> None:
+        """After an unknown outcome one asks again."""
+        session = open_session(h, add(h))
+        h.run(h.store.access.open_session(session.record))
+        assert sessions(h) == [session.record]
+
+    def test_the_next_session_forgets_those_that_have_expired(self, h: Harness) -> None:
+        token = add(h)
+        open_session(h, token)
+        h.advance(SESSION_SECONDS)
+        fresh = open_session(h, token)
+        assert sessions(h) == [fresh.record]
+
+    def test_a_token_has_so_many_sessions_and_the_oldest_makes_room(self, h: Harness) -> None:
+        other = open_session(h, add(h, "other"))
+        token = add(h)
+        opened = []
+        for _ in range(SESSIONS_OF_TOKEN_MAX + 2):
+            h.advance(1.0)
+            opened.append(open_session(h, token).record)
+        assert sessions(h) == [other.record, *opened[2:]]
+
+    def test_there_is_a_bound_in_all(self, h: Harness) -> None:
+        """Servers read all of them; a session more, and the oldest of all is gone."""
+        opened = []
+        for number in range(SESSIONS_MAX // SESSIONS_OF_TOKEN_MAX):
+            token = new_token(h, f"n{number}")
+            for _ in range(SESSIONS_OF_TOKEN_MAX):
+                h.advance(0.001)
+                opened.append(open_session(h, token).record)
+        h.advance(1.0)
+        last = open_session(h, new_token(h, "last"))
+        assert sessions(h) == [*opened[1:], last.record]
+
+    def test_sessions_survive_their_store_object(self, h: Harness) -> None:
+        """A server that is started anew signs nobody out, and one that was closed stays so."""
+        token = add(h)
+        closed, kept = open_session(h, token), open_session(h, token)
+        h.run(h.store.access.close_session(closed.record.id))
+        h.reopen(is_clean=False)
+        assert sessions(h) == ([kept.record] if h.is_durable else [])
 
 
 class TestAuditLog:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from fencepost.cli.apps import find_app
 from fencepost.cli.commands.move import _check as _check_move
-from fencepost.cli.commands.mover import MOVED, MOVING, mark_of
 from fencepost.cli.commands.submit import parse_payload
 from fencepost.cli.commands.upkeep import roles_script
 from fencepost.cli.commands.worker import parse_queues
@@ -21,6 +20,7 @@ from fencepost.cli.output import clean, clean_lines, plain_lines
 from fencepost.core.display import printable_json
 from fencepost.core.job.job import Body, Encoding
 from fencepost.core.job.policy import parse_priority
+from fencepost.core.moves import MOVED, MOVING, mark_of
 from fencepost.core.values.payload import body_fields
 from fencepost.errors import ConfigurationError, InvalidJobError
 from fencepost.store.interface.overview import QueueView

@@ -25,7 +25,7 @@ from tests.servers.fixtures import postgres_sources
 from conformance.harness import Colour, Harness, job
 from conformance.moving import dump, fill
 from fencepost import App, Priority
-from fencepost.cli.commands.mover import EVENTS_MAX, MOVED, MOVING, Mover
+from fencepost.cli.commands.mover import EVENTS_MAX, Mover
 from fencepost.clock import SystemClock
 from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.filter import JobFilter
@@ -35,6 +35,7 @@ from fencepost.core.job.job import Body, JobRecord, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.limits.rates import Rate
 from fencepost.core.limits.type_limits import TypeLimits
+from fencepost.core.moves import MOVED, MOVING
 from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
 from fencepost.store.interface.cluster import WorkerInfo
 from fencepost.store.interface.queue import ClaimRequest, Spawn

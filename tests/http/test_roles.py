@@ -54,14 +54,14 @@ async def test_a_route_is_open_to_its_roles_and_to_nobody_else(
     # All are made first: a server reads them now and then.
     tokens = {role: app.tokens.create(f"{role} alone", roles=[role]).text for role in Role}
     others = [role for role in Role if role not in (*route.roles, Role.ADMIN)]
-    wrong = app.tokens.create("all but those", roles=others).text
+    wrong = app.tokens.create("all but those", roles=others).text if others else ""
     for role, token in tokens.items():
         is_allowed = not route.roles or role in route.roles or role is Role.ADMIN
         status = await status_of(client, route, token)
         assert (status != 403) is is_allowed, (role, status)
         assert status != 401
     if route.roles:
-        assert await status_of(client, route, wrong) == 403
+        assert not others or await status_of(client, route, wrong) == 403
         for none in (None, "", "fp_forged", wrong[:-1] + "x"):
             assert await status_of(client, route, none) == 401
 

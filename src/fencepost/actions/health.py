@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 
+from fencepost.actions.local.doctor import examine
 from fencepost.actions.session import Session
-from fencepost.core.bounds import READY_INTERVAL, READY_TIMEOUT
+from fencepost.core.bounds import FINDINGS_AGE, READY_INTERVAL, READY_TIMEOUT
+from fencepost.core.overview import Finding
 from fencepost.errors import FencepostError
 from fencepost.observe.health import STOPPING, Verdict, store_away, verdict
 from fencepost.observe.metrics import Metric, exposition, of_counters
@@ -63,6 +66,25 @@ class Readiness:
         except Exception as error:  # noqa: BLE001 - with any defect, requests would fail too
             return store_away(type(error).__name__)
         return None
+
+
+class FindingCache:
+    """What the doctor found, kept for a while: many who ask must not become load."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._found: list[Finding] = []
+        self._read_at = -math.inf
+        self._mutex = asyncio.Lock()
+
+    async def read(self, max_age: float = FINDINGS_AGE) -> list[Finding]:
+        """Return findings that are at most *max_age* seconds old, or raise StoreError."""
+        clock = self._session.clock
+        async with self._mutex:
+            if clock.monotonic() - self._read_at >= max_age:
+                self._found = await self._session.run_async(examine(self._session))
+                self._read_at = clock.monotonic()
+        return self._found
 
 
 def read_metrics(session: Session, more: Sequence[Metric] = ()) -> bytes:

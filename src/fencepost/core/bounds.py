@@ -290,6 +290,22 @@ CRON_DECLARE_INTERVAL: Final = 60.0
 CRON_SILENCE: Final = 180.0
 """No worker knows a cron that was not declared for this long."""
 
+# What needs attention. Times are in seconds.
+GROUP_HOURS: Final = 24
+GROUP_SAMPLE: Final = 5
+LETTERS_GROUPED_MAX: Final = 10_000
+"""Dead letters that are read to be grouped: the newest."""
+LETTERS_AGE: Final = 5.0
+"""How long a server groups those that it has read."""
+RISING_FACTOR: Final = 5.0
+RISING_MIN: Final = 5
+"""Fewer dead letters than this in an hour are not said to rise."""
+WORKER_QUIET: Final = 25.0
+"""A worker that missed two announcements in a row is silent."""
+PAUSED_LONG: Final = 600.0
+ACTIONS_LOOKED_AT: Final = 200
+"""Of the audit log, to find who paused what."""
+
 # Tokens and the audit log. Times are in seconds.
 TOKEN_ID_BYTES: Final = 6
 TOKEN_SECRET_BYTES: Final = 24
@@ -313,6 +329,12 @@ TOKEN_LOOK_SECONDS: Final = 1.0
 """How often a server reads the tokens again for an unknown token, or after a failure."""
 TOKEN_STALE_SECONDS: Final = 60.0
 """How long it uses them while the store is unavailable."""
+SESSION_SECONDS: Final = 7 * 86_400.0
+"""How long a browser stays signed in, unless its token ends before."""
+SESSIONS_MAX: Final = 1_000
+"""In all: servers read all of them. The oldest make room."""
+SESSIONS_OF_TOKEN_MAX: Final = 50
+"""So that one token cannot end the sessions of all others."""
 AUDIT_KEPT: Final = 90 * 86_400.0
 AUDIT_KEPT_MIN: Final = 7 * 86_400.0
 """PostgreSQL refuses to delete younger entries: a worker's role cannot hide its tracks."""
@@ -341,6 +363,10 @@ LIVE_MAX: Final = 60.0
 READY_MAX: Final = 10.0
 """A worker queries its store every few seconds; after this long it has none."""
 READY_TIMEOUT: Final = 2.0
+FINDINGS_AGE: Final = 60.0
+"""How long a server shows what the doctor found before it looks again."""
+DOCTOR_AGE: Final = 5.0
+"""The same, for those who ask for the findings themselves."""
 READY_INTERVAL: Final = 1.0
 """How long an answer to a probe is reused for other probes."""
 MONITOR_CONNECTIONS_MAX: Final = 16

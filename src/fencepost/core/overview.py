@@ -73,6 +73,16 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
         return self.queues is None or queue in self.queues
 
 
+class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that a look at a store found: ``ok``, ``note``, ``warn`` or ``fail``."""
+
+    level: str
+    code: str
+    text: str
+    count: int = 0
+    """Of how many things it speaks, if that was counted."""
+
+
 class Unserved(msgspec.Struct, frozen=True):
     """Claimable jobs that no live worker takes, and what it takes instead."""
 

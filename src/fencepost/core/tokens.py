@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -35,6 +36,9 @@ from fencepost.core.values.names import (
 )
 from fencepost.core.values.times import Duration, parse_duration
 from fencepost.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from fencepost.core.sessions import SessionRecord
 
 PREFIX = "fp"
 LENGTH = len(PREFIX) + 2 * TOKEN_ID_BYTES + 2 * TOKEN_SECRET_BYTES + 2
@@ -115,6 +119,10 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     roles: frozenset[Role]
     queues: frozenset[str] | None = None
+    session_id: str | None = None
+    """The session of a browser that it came by; None with the token itself."""
+    expires_at: datetime | None = None
+    """When the token or the session ends."""
 
     @classmethod
     def local(cls) -> Principal:
@@ -122,11 +130,16 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
         return _LOCAL
 
     @classmethod
-    def of(cls, record: TokenRecord) -> Principal:
-        """Return the owner of a token."""
+    def of(cls, record: TokenRecord, session: SessionRecord | None = None) -> Principal:
+        """Return the owner of a token, who may have come by a *session* that was made from it."""
         queues = None if record.queues is None else frozenset(record.queues)
         return cls(
-            token_id=record.id, name=record.name, roles=frozenset(record.roles), queues=queues
+            token_id=record.id,
+            name=record.name,
+            roles=frozenset(record.roles),
+            queues=queues,
+            session_id=None if session is None else session.id,
+            expires_at=record.expires_at if session is None else session.expires_at,
         )
 
     def may(self, role: Role) -> bool:

@@ -14,11 +14,12 @@ from starlette.routing import Match
 from starlette.routing import Route as StarletteRoute
 from starlette.types import ASGIApp
 
-from fencepost.actions.health import Readiness
+from fencepost.actions.health import FindingCache, Readiness
 from fencepost.actions.local.access import Auditor
 from fencepost.core.overview import QueueView
 from fencepost.core.values.names import id_text
 from fencepost.http.authentication import Authenticator
+from fencepost.http.letters import LetterCache
 from fencepost.http.operations.claims import RemoteWorkers
 from fencepost.http.request.call import Aside
 from fencepost.http.request.endpoint import NOTHING_HERE, Endpoint, refusal, respond
@@ -56,6 +57,8 @@ class Api:
         self.bodies = Bodies(bodies_max, app.session.clock)
         self.aside = Aside("bodies")
         self.figures = Aside("figures")
+        self.findings = FindingCache(app.session)
+        self.letters = LetterCache(app.session, self.figures)
         self.roll = RemoteWorkers()
         self.streams = 0
         self._queues: list[QueueView] = []

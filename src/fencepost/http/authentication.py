@@ -12,10 +12,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from fencepost.actions.session import Session
 from fencepost.clock import Clock
@@ -28,6 +28,7 @@ from fencepost.core.bounds import (
 )
 from fencepost.core.display import shown
 from fencepost.core.limits.rates import Bucket
+from fencepost.core.sessions import SessionRecord, session_id_in, verify_session
 from fencepost.core.tokens import Principal, TokenRecord, id_in, verify
 from fencepost.core.webhooks.callback import parse_address
 from fencepost.errors import (
@@ -38,8 +39,11 @@ from fencepost.errors import (
     TooManyRequestsError,
     UnauthenticatedError,
 )
+from fencepost.http.cookies import SAFE_METHODS, session_in
 from fencepost.observe import names
 from fencepost.observe.log import log
+from fencepost.store.interface.store import Store
+from fencepost.store.plan import Operation
 
 Headers = Sequence[tuple[bytes, bytes]]
 """As ASGI gives them: names in lower case."""
@@ -63,7 +67,9 @@ _RELAYED_PREFIX = b"x-forwarded"
 """Of ``-for``, ``-host``, ``-proto``, ``-port``, ``-by`` and others."""
 MISSING = f"send a token: `Authorization: Bearer fp_…`; to create one: {MAKE}"
 
+R = TypeVar("R", TokenRecord, SessionRecord)
 Tokens = dict[str, TokenRecord]
+Reading = Callable[[Store], Operation[list[R]]]
 
 
 class Known(NamedTuple):
@@ -84,13 +90,18 @@ class Authenticator:
         self._clock = session.clock
         self._counters = session.counters
         self._is_local = is_local
-        self._tokens = TokenCache(session)
+        self._tokens = RecordCache(session, lambda store: store.access.tokens())
+        self._sessions = RecordCache(session, lambda store: store.access.sessions())
         self._buckets: dict[str, Bucket] = {}
         self._known: dict[bytes, Known] = {}
         self._known_of: dict[str, TokenRecord] = {}
 
-    async def admit(self, headers: Headers, *, is_repeated: bool = False) -> Principal:
+    async def admit(
+        self, headers: Headers, *, method: str = "GET", is_repeated: bool = False
+    ) -> Principal:
         """Return who sent a request with these headers, or raise.
+
+        A session in a cookie counts where there is no ``Authorization``.
 
         With *is_repeated*, a request that waits is checked again: it is not counted a second time,
         and is checked against tokens that were just read.
@@ -100,7 +111,13 @@ class Authenticator:
         """
         given = [value for name, value in headers if name == b"authorization"]
         authorization = given[0].decode("latin-1") if len(given) == 1 else None
+        cookie = None if given else session_in(headers)
         try:
+            if cookie is not None and (known := await self._in_session(cookie)) is not None:
+                check_same_origin(headers, is_safe=method in SAFE_METHODS)
+                if not is_repeated:
+                    self._count(known.record)
+                return known.principal
             principal = await self.identify(authorization, is_repeated=is_repeated)
             if principal.token_id is None:
                 check_local(headers)
@@ -128,6 +145,36 @@ class Authenticator:
         if not is_repeated:
             self._count(known.record)
         return known.principal
+
+    async def _in_session(self, cookie: str) -> Known | None:
+        """Return whose session a cookie holds; None if it is not valid, as if there was none."""
+        session_id = session_id_in(cookie)
+        if session_id is None:
+            return None
+        sessions = await self._sessions.read(TOKEN_RECHECK_SECONDS)
+        session, now = sessions.get(session_id), self._clock.now()
+        if not verify_session(cookie, session, now):
+            return None
+        assert session is not None
+        token = (await self._tokens.read(TOKEN_RECHECK_SECONDS)).get(session.token_id)
+        if token is None or not token.is_live(now):
+            return None
+        return Known(token, Principal.of(token, session))
+
+    async def token_of(self, text: str) -> TokenRecord:
+        """Return the record of a token that is to be exchanged for a session, or raise."""
+        tokens = await self._tokens.read(TOKEN_RECHECK_SECONDS)
+        try:
+            known = await self._verified(f"Bearer {text}", tokens)
+            self._count(known.record)
+        except (UnauthenticatedError, TooManyRequestsError) as error:
+            self._counters.add(names.ACCESS_REFUSED, code=error.code)
+            raise
+        return known.record
+
+    def forget_sessions(self) -> None:
+        """Read sessions again at the next request: one was opened or closed here."""
+        self._sessions.forget()
 
     def _remembered(self, tokens: dict[str, TokenRecord]) -> dict[bytes, Known]:
         """Return what was verified since *tokens* were read; older results may be out of date."""
@@ -180,29 +227,34 @@ def _bearer(authorization: str) -> str | None:
     return token.strip() or None if scheme.lower() == "bearer" else None
 
 
-class TokenCache:
-    """Tokens by id, read at intervals by one reader for all requests.
+class RecordCache(Generic[R]):
+    """Tokens or sessions by id, read at intervals by one reader for all requests.
 
     While the store is unavailable, those that were read before are used for a while.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, operation: Reading[R]) -> None:
         self._session = session
+        self._operation: Reading[R] = operation
         self._clock = session.clock
-        self._tokens: Tokens = {}
+        self._records: dict[str, R] = {}
         self._read_at = float("-inf")
         self._failed_at = float("-inf")
         self._failure: StoreError | None = None
         self._reading: asyncio.Task[None] | None = None
 
-    async def read(self, max_age: float) -> Tokens:
-        """Return tokens that were read at most *max_age* seconds ago.
+    async def read(self, max_age: float) -> dict[str, R]:
+        """Return records that were read at most *max_age* seconds ago.
 
         Raises StoreUnavailableError if they cannot be read, and those read before are too old.
         """
         if not self._is_fresh(max_age):
             await self._refresh()
-        return self._tokens
+        return self._records
+
+    def forget(self) -> None:
+        """Read again at the next request, if the store answers."""
+        self._read_at = min(self._read_at, self._clock.monotonic() - TOKEN_CACHE_SECONDS)
 
     def _is_fresh(self, max_age: float) -> bool:
         return self._age < max_age or (
@@ -244,11 +296,11 @@ class TokenCache:
         asked_at = self._clock.monotonic()
         store = self._session.store
         try:
-            found = await store.run_async(store.access.tokens())
+            found = await store.run_async(self._operation(store))
         except StoreError as error:
             self._fail(error)
         else:
-            self._tokens = {record.id: record for record in found}
+            self._records = {record.id: record for record in found}
             self._read_at = asked_at
             self._failure = None
 
@@ -298,6 +350,38 @@ def check_local(headers: Headers) -> None:
                 f"({name.decode('latin-1')}); create one: {MAKE}"
             )
     _check_local(tuple(hosts), tuple(origins))
+
+
+def check_same_origin(headers: Headers, *, is_safe: bool) -> None:
+    """Raise ForbiddenError unless a request with a cookie comes from a page of this server.
+
+    A browser sends the cookie also for pages of another port of this host, which for it are the
+    same site. A request that changes something needs a proof, which no page can forge: browsers
+    set ``Sec-Fetch-Site`` and ``Origin`` themselves. Where the address is not secure, they only
+    set the second.
+    """
+    given: dict[bytes, list[bytes]] = {}
+    for name, value in headers:
+        given.setdefault(name, []).append(value)
+    sites = given.get(b"sec-fetch-site", [])
+    if sites:
+        is_own = len(sites) == 1 and (
+            sites[0] == b"same-origin" or (is_safe and sites[0] == b"none")
+        )
+    else:
+        origins, hosts = given.get(b"origin", []), given.get(b"host", [])
+        is_own = (is_safe and not origins) or _is_from(origins, hosts)
+    if not is_own:
+        raise ForbiddenError(
+            "with a session, only pages of this server may send this (Sec-Fetch-Site: same-origin, "
+            "or an Origin equal to Host); programs send a token: `Authorization: Bearer fp_…`"
+        )
+
+
+def _is_from(origins: Sequence[bytes], hosts: Sequence[bytes]) -> bool:
+    """Return whether there is one origin, and it is the host that was asked."""
+    host = _AUTHORITY.fullmatch(hosts[0].decode("latin-1")) if len(hosts) == 1 else None
+    return host is not None and len(origins) == 1 and _is_same(origins[0].decode("latin-1"), host)
 
 
 @lru_cache(maxsize=64)

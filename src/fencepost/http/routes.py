@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from fencepost.http.operations import (
+    attention,
     claims,
     flows,
     jobs,
     leases,
     monitoring,
     queues,
+    session,
     stream,
     submit,
 )
@@ -16,7 +18,10 @@ from fencepost.http.request.route import Route
 
 _declared = [
     each
-    for module in (submit, flows, claims, leases, jobs, queues, stream, monitoring)
+    for module in (
+        *(submit, flows, claims, leases, jobs, queues, stream, monitoring),
+        *(session, attention),
+    )
     for each in vars(module).values()
     if isinstance(each, Route)
 ]

@@ -15,7 +15,7 @@ from fencepost.core.bounds import (
     SCALE_TARGET_DEFAULT,
     STATS_WINDOW_DEFAULT,
 )
-from fencepost.core.overview import QueueView, Scale, TypeView, WorkerInfo
+from fencepost.core.overview import Finding, QueueView, Scale, TypeView, WorkerInfo
 from fencepost.core.values.times import format_duration
 from fencepost.wire.terms import QueryDuration, RunningLimit, Strict, TickCount
 
@@ -106,6 +106,13 @@ class ScaleReply(Scale, frozen=True, kw_only=True):
 
     wanted_workers: int
     """Workers with as many slots each as ``concurrency`` says."""
+
+
+class Findings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the doctor found, and when it looked."""
+
+    at: datetime
+    findings: list[Finding]
 
 
 class Health(msgspec.Struct, frozen=True):

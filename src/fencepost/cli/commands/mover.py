@@ -11,7 +11,6 @@ be abandoned until it is complete.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from fencepost.cli.output import Bar
 from fencepost.core.bounds import PAGE_MAX, RECOVER_BATCH, WORKER_SILENCE
@@ -20,6 +19,7 @@ from fencepost.core.encryption import REFUSED
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import JobRecord
 from fencepost.core.job.lifecycle import State
+from fencepost.core.moves import MARKS, MOVED, MOVING, mark_of
 from fencepost.errors import ConfigurationError, PlainContentError, StateConflictError
 from fencepost.store.interface.events import EventPage
 from fencepost.store.interface.overview import QueueView, TypeView
@@ -27,26 +27,9 @@ from fencepost.store.interface.settings import Scope
 from fencepost.store.interface.store import Store
 from fencepost.store.interface.transfer import Dump, Loaded
 
-MARKS = "fencepost:mov"
-MOVING = f"{MARKS}ing"
-MOVED = f"{MARKS}ed"
 NAMED_MAX = 5
 EVENTS_MAX = 100
 """Records of events per batch: each may be as large as a payload."""
-
-
-class Mark(NamedTuple):
-    """Whether a store's jobs are being moved away, or have been."""
-
-    is_moving: bool
-    is_moved: bool
-
-
-def mark_of(queues: Sequence[QueueView]) -> Mark:
-    """Return the mark among the queues of a store."""
-    names = {queue.name for queue in queues if queue.is_paused}
-    # Both exist if a move was interrupted at its very end.
-    return Mark(is_moving=MOVING in names and MOVED not in names, is_moved=MOVED in names)
 
 
 class Mover:

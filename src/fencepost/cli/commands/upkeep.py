@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections import Counter
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
@@ -29,18 +27,12 @@ from fencepost.cli.output import (
     progress_bar,
     short_id,
 )
-from fencepost.core.bounds import PRUNE_BATCH, RECOVER_BATCH, UNREADABLE_SHOWN
+from fencepost.core.bounds import PRUNE_BATCH, RECOVER_BATCH
 from fencepost.core.display import shown_url
-from fencepost.core.job.failure import UNREADABLE
-from fencepost.core.job.lifecycle import LIVE, State
-from fencepost.core.webhooks.delivery import DELIVERY_QUEUE, DELIVERY_TYPE
 from fencepost.errors import FencepostError
 
 if TYPE_CHECKING:
-    from fencepost.app import App
-    from fencepost.core.job.job import Job
-    from fencepost.core.overview import QueueView, WorkerInfo
-    from fencepost.store.interface.overview import Finding
+    from fencepost.core.overview import Finding
 
 FINDING_COLUMNS: Columns[Finding] = {
     "LEVEL": lambda finding: finding.level,
@@ -183,99 +175,20 @@ def doctor(settings: Settings) -> None:
 
 def examine(settings: Settings) -> list[Finding]:
     """Return all findings; that a store cannot be opened is a finding too."""
-    from fencepost.store.interface.overview import Finding
+    from fencepost.actions.local.doctor import examine as inspect
+    from fencepost.core.overview import Finding
 
     store = shown_url(settings.url)
     about = f"Fencepost {__version__} on Python {platform.python_version()}, store {store}"
     findings = [Finding("ok", "version", about)]
     try:
         with settings.opened() as app:
-            inspected = app.store.run(app.store.overview.inspect())
-            findings += inspected
-            findings.extend(Finding(*each) for each in _problems(app))
+            findings += app.session.run(inspect(app.session))
     except FencepostError as error:
         findings.append(Finding("fail", error.code, str(error)))
     except OSError as error:
         findings.append(Finding("fail", "os_error", str(error)))
     return findings
-
-
-def _problems(app: App) -> Iterator[tuple[Literal["ok", "note", "warn"], str, str]]:
-    """Yield level, code and text of what is the same for every engine."""
-    workers, queues = app.workers.list(), app.queues.list()
-    if workers:
-        yield "ok", "workers", f"live workers: {len(workers)}"
-    else:
-        yield "note", "workers", "no live worker; `fencepost worker APP` starts one"
-    for text in _undelivered(queues, workers):
-        yield "warn", "webhooks", text
-    for text in _moved(queues):
-        yield "warn", "moved", text
-    for text in _unreadable(app.jobs.find(state=State.RETRYING, limit=UNREADABLE_SHOWN)):
-        yield "warn", UNREADABLE, text
-    for text in _outages(app):
-        yield "note", "outage", text
-
-
-def _undelivered(queues: list[QueueView], workers: list[WorkerInfo]) -> Iterator[str]:
-    """Warn of webhooks that no worker delivers; with --queue, their queue has to be named."""
-    counts = next((queue.counts for queue in queues if queue.name == DELIVERY_QUEUE), {})
-    waiting = sum(count for state, count in counts.items() if state in LIVE)
-    is_served = any(worker.serves(DELIVERY_TYPE, DELIVERY_QUEUE) for worker in workers)
-    if waiting and not is_served:
-        yield (
-            f"{waiting} webhooks wait and no worker delivers them; start `fencepost server APP`, "
-            f"or `fencepost worker APP` without --queue or with --queue {DELIVERY_QUEUE}, for an "
-            f"app that has webhook secrets"
-        )
-
-
-def _moved(queues: list[QueueView]) -> Iterator[str]:
-    """Warn of a store whose jobs were moved away: a worker on it would run them twice."""
-    from fencepost.cli.commands.mover import mark_of
-
-    mark = mark_of(queues)
-    if mark.is_moving:
-        yield "a move to another store is unfinished; repeat `fencepost move`, or add --abandon"
-    elif mark.is_moved:
-        yield "its jobs were moved and a worker here would run them twice; it refuses new ones"
-
-
-def _outages(app: App) -> Iterator[str]:
-    """Recommend patient retries for jobs that died of an outage within a few seconds."""
-    from fencepost.core.job.failure import (
-        LETTERS_LOOKED_AT,
-        OUTAGE_AGE,
-        OUTAGE_SPAN,
-        is_brief,
-        is_outage,
-    )
-
-    store, now = app.store, app.store.clock.now()
-    letters = [
-        letter
-        for letter in app.dead_letters.list(limit=LETTERS_LOOKED_AT)
-        if (now - letter.completed_at).total_seconds() <= OUTAGE_AGE and is_outage(letter.failure)
-    ]
-    attempts = [store.run(store.reader.attempts(letter.job_id)) for letter in letters]
-    brief = [letter.type for letter, made in zip(letters, attempts, strict=True) if is_brief(made)]
-    for type, count in sorted(Counter(brief).items()):
-        yield (
-            f"{count} jobs of type {type!r} died of an outage: all their attempts lay within "
-            f"{OUTAGE_SPAN:.0f} s. Retry.patient() tries for an hour: give it to the task as "
-            f"retry=, or set FENCEPOST_RETRY=patient. `fencepost dlq replay --type {type}` runs "
-            f"them again"
-        )
-
-
-def _unreadable(jobs: Iterable[Job]) -> Iterator[str]:
-    """Warn of jobs whose payload a worker could not read: its code was too old or too new."""
-    counts = Counter(job.type for job in jobs if job.failure and job.failure.code == UNREADABLE)
-    for type, count in sorted(counts.items()):
-        yield (
-            f"{count} jobs of type {type!r} wait for a worker that can read their payload, for an "
-            f"hour at most: finish the deployment, or roll it back"
-        )
 
 
 @click.command()

@@ -15,6 +15,7 @@ from fencepost.core.bounds import (
     REQUEST_ID_LENGTH_MAX,
     TYPE_LENGTH_MAX,
 )
+from fencepost.http.cookies import NAME
 from fencepost.http.openapi.examples import example_of, path_example, problem_example
 from fencepost.http.openapi.schemas import Schema, Schemas, component_name
 from fencepost.http.request.problems import MEDIA_TYPE, TITLES, Code, Problem, codes_of
@@ -35,6 +36,16 @@ _SECURITY = {
     "type": "http",
     "scheme": "bearer",
     "description": "Create one with `fencepost tokens create NAME --role submit`.",
+}
+
+_SESSION = {
+    "type": "apiKey",
+    "in": "cookie",
+    "name": NAME,
+    "description": (
+        "For browsers: `POST /v1/session` exchanges a token for it. Its name ends with the port, "
+        "if the address has one. What changes something must come from a page of this server."
+    ),
 }
 
 
@@ -59,7 +70,7 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
             "responses": dict(sorted(refusals.responses.items())),
             "examples": dict(sorted(refusals.examples.items())),
             "headers": _HEADERS,
-            "securitySchemes": {"token": _SECURITY},
+            "securitySchemes": {"token": _SECURITY, "session": _SESSION},
         },
     }
 
@@ -83,7 +94,7 @@ def _operation(route: Route, schemas: Schemas) -> dict[str, Any]:
             str(status): _reply(route, status, kind, schemas)
             for status, kind in route.replies.items()
         },
-        "security": [{"token": []}] if route.roles else [],
+        "security": [{"token": []}, {"session": []}] if route.roles else [],
         "x-roles": list(route.roles),
     }
     if route.body is not None:

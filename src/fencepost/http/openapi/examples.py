@@ -15,7 +15,7 @@ from fencepost.core.job.policy import DEFAULT_POLICY
 from fencepost.core.statistics import Statistics
 from fencepost.http.request.problems import TITLES, Code, Problem
 from fencepost.store.interface.overview import QueueView, TypeView
-from fencepost.wire import control, events, jobs, leases, overview
+from fencepost.wire import access, attention, control, events, jobs, leases, overview
 
 NOW, SOON = "2026-01-31T12:00:00Z", "2026-01-31T12:00:30Z"
 JOB_ID = "5f0c3b0e-6a51-4b7e-9d0a-2f6f3c1d8e47"
@@ -104,6 +104,7 @@ def _bodies() -> dict[Any, Any]:
         control.EditBody: _json('"priority": "high", "tags": {"tenant": "7"}'),
         control.ReplayAll: {"type": "send_mail", "limit": 100},
         overview.LimitBody: {"max_running": 10},
+        access.SessionBody: {"token": f"fp_{12 * '0'}_{48 * '0'}"},
         events.EventBody: _json('"payload": {"user_id": 42}, "key": "signup:42"'),
         leases.ClaimBody: _json(
             """"queues": {"mail": 3, "bulk": 1}, "types": ["send_mail"], "limit": 10,
@@ -252,6 +253,43 @@ def _overview() -> dict[Any, Any]:
             "drain_seconds": 90.0, "oldest_age": 12.5, "wanted_workers": 3"""
         ),
         overview.Health: {"status": "live"},
+        attention.Attention: {
+            "at": NOW,
+            "items": [
+                _json(
+                    """"code": "no_worker", "level": "now", "since": null, "count": 12,
+                    "target": {"kind": "queue", "name": "mail"},
+                    "text": "12 jobs wait on queue 'mail', and no live worker takes them" """
+                )
+            ],
+        },
+        attention.Groups: {
+            "at": NOW,
+            "is_complete": True,
+            "groups": [
+                _json(
+                    """"id": "9f3c0a7be2150f8d", "type": "send_mail", "count": 60,
+                    "exception": "smtplib.SMTPServerDisconnected", "is_rising": true,
+                    "frame": "shop/mail.py:41 in deliver", "message": "connection closed",
+                    "queues": {"mail": 60}""",
+                    first_at=NOW,
+                    last_at=SOON,
+                    trend=[0] * 23 + [60],
+                    sample=[JOB_ID],
+                )
+            ],
+        },
+        overview.Findings: {
+            "at": NOW,
+            "findings": [_json('"level": "ok", "code": "workers", "text": "live workers: 3"')],
+        },
+        access.Me: _json(
+            """"name": "deploy", "token_id": "0f8d6c1a5f43", "by": "session",
+            "roles": ["read", "operate"], "queues": null, "app": "shop", "version": "0.1.0",
+            "store": {"engine": "sqlite", "durability": "commits are on the disk"}""",
+            expires_at=SOON,
+            at=NOW,
+        ),
         Statistics: recent
         | _json(
             '"window": 60.0, "submitted_rate": 5.2, "sample": 300, "is_sampled": false',

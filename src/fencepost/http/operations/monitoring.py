@@ -8,7 +8,9 @@ from functools import cache
 import msgspec
 
 from fencepost.actions.health import metrics_text
+from fencepost.core.bounds import DOCTOR_AGE
 from fencepost.core.statistics import Statistics
+from fencepost.core.tokens import Role
 from fencepost.core.values.names import check_queue
 from fencepost.http.operations.jobs import duration_of
 from fencepost.http.request.call import Call, Nothing, Reply
@@ -19,6 +21,7 @@ from fencepost.observe.metrics import CONTENT_TYPE, LIVE, READY, gauge
 from fencepost.wire.control import PageQuery
 from fencepost.wire.events import EventQuery, WireEventPage, event_view
 from fencepost.wire.overview import (
+    Findings,
     Health,
     ScaleQuery,
     ScaleReply,
@@ -71,6 +74,15 @@ async def get_stats(call: Call[Nothing, StatsQuery]) -> Reply:
     """Return counts, and recent rates and times of wait and run, in all, by queue and by type."""
     # The more names there are, the more it computes: up to LANES_MAX of them.
     return Reply(await call.run_apart(call.actions.stats(duration_of(call.query.window))))
+
+
+@store_route(
+    "GET /v1/doctor", "See what the doctor finds", Findings, roles=(Role.READ, Role.OPERATE)
+)
+async def get_findings(call: Call[Nothing, Nothing]) -> Reply:
+    """Return what an operator should know about the store, durability first."""
+    found = await call.api.findings.read(DOCTOR_AGE)
+    return Reply(Findings(at=call.session.clock.now(), findings=found))
 
 
 @route(

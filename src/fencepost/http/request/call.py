@@ -46,6 +46,8 @@ class Call(msgspec.Struct, Generic[B, Q], kw_only=True):
     """Raises if the token does not allow this request any more."""
     headers: dict[str, str] = {}
     """Those that the route says it reads."""
+    scope: dict[str, Any] = {}
+    """The request as ASGI gives it."""
     size: int = 0
     """Bytes of the body."""
     detail: dict[str, Any] = {}

@@ -128,7 +128,9 @@ class Endpoint:
         """Return who sent a request, or raise if the token is invalid."""
         if not self.route.roles:
             return _ANYBODY
-        return await self._api.authenticator.admit(scope["headers"], is_repeated=is_repeated)
+        return await self._api.authenticator.admit(
+            scope["headers"], method=scope["method"], is_repeated=is_repeated
+        )
 
     def _check_allowed(self, principal: Principal) -> None:
         """Raise ForbiddenError unless the route allows *principal*."""
@@ -200,6 +202,7 @@ class Endpoint:
             listen=inbox.listen,
             recheck=lambda: self._allowed(scope, is_repeated=True),
             headers={name: text_of(headers, name.encode()) for name in self.route.headers},
+            scope=scope,
         )
 
     async def _read_body(self, headers: Headers, inbox: Inbox) -> tuple[Any, int]:

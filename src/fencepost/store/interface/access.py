@@ -6,6 +6,7 @@ import msgspec
 
 from fencepost.core.audit import Action
 from fencepost.core.filter import PageRequest
+from fencepost.core.sessions import SessionRecord
 from fencepost.core.tokens import TokenRecord
 from fencepost.store.interface.facet import Facet, operation
 from fencepost.store.plan import Effect, Operation
@@ -32,6 +33,22 @@ class AccessFacet(Facet, abstract=True):
 
         One that was revoked before stays revoked since then.
         """
+
+    @operation(Effect.READ, has_content=False)
+    def sessions(self) -> Operation[list[SessionRecord]]:
+        """Return all sessions of browsers, the oldest first; some may have expired."""
+
+    @operation(Effect.WRITE, has_content=False)
+    def open_session(self, record: SessionRecord) -> Operation[None]:
+        """Keep a session; one that is there already is left alone.
+
+        Forgets those that have expired, and of too many the oldest: SESSIONS_OF_TOKEN_MAX of its
+        token, and SESSIONS_MAX in all.
+        """
+
+    @operation(Effect.WRITE, has_content=False)
+    def close_session(self, session_id: str) -> Operation[None]:
+        """Forget a session, if it is there."""
 
 
 class ActionPage(msgspec.Struct, frozen=True):

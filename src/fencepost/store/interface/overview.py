@@ -7,6 +7,7 @@ from datetime import datetime
 
 import msgspec
 
+from fencepost.core.overview import Finding as Finding
 from fencepost.core.overview import QueueView as QueueView
 from fencepost.core.overview import TypeView as TypeView
 from fencepost.core.statistics import EndedJob
@@ -19,14 +20,6 @@ class EndedPage(msgspec.Struct, frozen=True):
 
     jobs: list[EndedJob]
     next: int | None = None
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """One thing that a look at a store found: ``ok``, ``note``, ``warn`` or ``fail``."""
-
-    level: str
-    code: str
-    text: str
 
 
 class OverviewFacet(Facet, abstract=True):

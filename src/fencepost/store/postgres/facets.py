@@ -123,6 +123,9 @@ class PostgresAccess(BoundFacet[Env], AccessFacet):
     tokens = bound(access.TOKENS.tokens)
     add = bound(access.TOKENS.add)
     revoke = bound(access.TOKENS.revoke)
+    sessions = bound(access.SESSIONS.sessions)
+    open_session = bound(access.SESSIONS.open_session)
+    close_session = bound(access.SESSIONS.close_session)
 
 
 class PostgresAudit(BoundFacet[Env], AuditFacet):

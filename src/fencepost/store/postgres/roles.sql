@@ -98,6 +98,10 @@ begin
     grant select, insert, update, delete on fencepost.tokens to fencepost_server;
     grant insert on fencepost.actions to fencepost_server;
   end if;
+  if to_regclass('fencepost.sessions') is not null then
+    revoke all on fencepost.sessions from fencepost_runtime, fencepost_readonly;
+    grant select, insert, update, delete on fencepost.sessions to fencepost_server;
+  end if;
 end $$;
 
 -- Rights on objects of later migrations.

@@ -30,6 +30,7 @@ from fencepost.store.redis.records import (
     doctor,
     events,
     overview,
+    sessions,
     settings,
     transfer,
 )
@@ -114,6 +115,9 @@ class RedisAccess(BoundFacet[Env], AccessFacet):
     tokens = bound(access.tokens)
     add = bound(access.add)
     revoke = bound(access.revoke)
+    open_session = bound(sessions.open_session)
+    close_session = bound(sessions.close_session)
+    sessions = bound(sessions.sessions)
 
 
 class RedisAudit(BoundFacet[Env], AuditFacet):

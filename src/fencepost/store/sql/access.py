@@ -9,8 +9,9 @@ from typing import NamedTuple
 import msgspec
 
 from fencepost.core.audit import Action, decode_detail, encode_detail
-from fencepost.core.bounds import TOKEN_KEPT, TOKENS_MAX
+from fencepost.core.bounds import SESSIONS_MAX, SESSIONS_OF_TOKEN_MAX, TOKEN_KEPT, TOKENS_MAX
 from fencepost.core.filter import PageRequest
+from fencepost.core.sessions import SessionRecord
 from fencepost.core.tokens import Role, TokenRecord, is_token_id
 from fencepost.core.values.times import seconds_to_us
 from fencepost.errors import ConfigurationError, StateConflictError
@@ -128,6 +129,55 @@ def check_room(count: int) -> None:
         raise ConfigurationError(
             f"token limit reached ({TOKENS_MAX:,}); tokens that were revoked or have expired are "
             f"removed after 90 days"
+        )
+
+
+class SessionSql(NamedTuple):
+    """Statements about sessions of browsers, with their parameters."""
+
+    forget: str
+    """now"""
+    add: str
+    """the columns of a session"""
+    trim_token: str
+    """the token twice, how many of its sessions to keep"""
+    trim: str
+    """how many sessions to keep in all"""
+    sessions: str
+    close: str
+    """id"""
+
+
+class SessionPlans(NamedTuple):
+    sql: SessionSql
+    codec: Codec
+
+    def sessions(self, env: SqlEnv) -> Plan[list[SessionRecord]]:
+        """Return all sessions, the oldest first."""
+        return [self._decode(row) for row in (yield Statement(self.sql.sessions, alone=True))]
+
+    def open_session(self, env: SqlEnv, record: SessionRecord) -> Plan[None]:
+        """Keep a session, and forget those that have expired or are too many."""
+        yield Statement(self.sql.forget, (env.now,))
+        times = map(self.codec.encode_time, (record.created_at, record.expires_at))
+        yield Statement(self.sql.add, (record.id, record.token_id, record.digest, *times))
+        token = record.token_id
+        yield Statement(self.sql.trim_token, (token, token, SESSIONS_OF_TOKEN_MAX))
+        yield Statement(self.sql.trim, (SESSIONS_MAX,))
+
+    def close_session(self, env: SqlEnv, session_id: str) -> Plan[None]:
+        """Forget a session, if it is there."""
+        if is_token_id(session_id):  # PostgreSQL refuses some texts as a parameter
+            yield Statement(self.sql.close, (session_id,), alone=True)
+
+    def _decode(self, row: Row) -> SessionRecord:
+        id_, token_id, digest, created_at, expires_at = row
+        return SessionRecord(
+            id=id_,
+            token_id=token_id,
+            digest=digest,
+            created_at=self.codec.decode_time(created_at),
+            expires_at=self.codec.decode_time(expires_at),
         )
 
 

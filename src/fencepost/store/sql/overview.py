@@ -168,6 +168,7 @@ def orphaned_leases(count: int) -> Finding:
         "warn",
         "orphaned_leases",
         f"{count} leases have run out and wait for recovery; `fencepost recover` does it now",
+        count,
     )
 
 

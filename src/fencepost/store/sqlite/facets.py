@@ -25,7 +25,7 @@ from fencepost.store.sqlite.jobs.catalog import Env
 from fencepost.store.sqlite.jobs.read import READER, SETTINGS
 from fencepost.store.sqlite.limits import rates
 from fencepost.store.sqlite.records import cluster, doctor, events, overview, transfer
-from fencepost.store.sqlite.records.access import AUDIT, TOKENS
+from fencepost.store.sqlite.records.access import AUDIT, SESSIONS, TOKENS
 from fencepost.store.sqlite.records.crons import CRONS
 
 bound: Binder[Env] = Binder()
@@ -108,6 +108,9 @@ class SqliteAccess(BoundFacet[Env], AccessFacet):
     tokens = bound(TOKENS.tokens)
     add = bound(TOKENS.add)
     revoke = bound(TOKENS.revoke)
+    sessions = bound(SESSIONS.sessions)
+    open_session = bound(SESSIONS.open_session)
+    close_session = bound(SESSIONS.close_session)
 
 
 class SqliteAudit(BoundFacet[Env], AuditFacet):

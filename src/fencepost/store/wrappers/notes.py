@@ -376,6 +376,8 @@ COUNTED_ONLY: frozenset[Method] = frozenset(
         CronsFacet.forget,
         AccessFacet.add,
         AccessFacet.revoke,
+        AccessFacet.open_session,
+        AccessFacet.close_session,
         AuditFacet.record,
         ClusterFacet.announce,
         ClusterFacet.retire,

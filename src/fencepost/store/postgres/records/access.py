@@ -8,8 +8,16 @@ prune the log through a function that has its owner's rights.
 from __future__ import annotations
 
 from fencepost.store.postgres.jobs.rows import CODEC
-from fencepost.store.sql.access import AuditPlans, AuditSql, TokenPlans, TokenSql
+from fencepost.store.sql.access import (
+    AuditPlans,
+    AuditSql,
+    SessionPlans,
+    SessionSql,
+    TokenPlans,
+    TokenSql,
+)
 
+SESSION_COLUMNS = "id, token_id, digest, created_at, expires_at"
 COLUMNS = "id, name, digest, roles, queues, rate, created_at, expires_at, revoked_at"
 
 TOKENS = TokenPlans(
@@ -31,6 +39,34 @@ on conflict (id) do nothing returning 1
 update fencepost.tokens
 set revoked_at = coalesce(revoked_at, %s::timestamptz, clock_timestamp()) where id = %s returning 1
 """,
+    ),
+    CODEC,
+)
+
+SESSIONS = SessionPlans(
+    SessionSql(
+        forget="""
+delete from fencepost.sessions where expires_at <= coalesce(%s::timestamptz, clock_timestamp())
+""",
+        add=f"""
+insert into fencepost.sessions({SESSION_COLUMNS}) values (%s, %s, %s, %s, %s)
+on conflict (id) do nothing
+""",
+        trim_token="""
+delete from fencepost.sessions where token_id = %s and id not in (
+  select id from fencepost.sessions where token_id = %s
+  order by created_at desc, id collate "C" desc limit %s
+)
+""",
+        trim="""
+delete from fencepost.sessions where id not in (
+  select id from fencepost.sessions order by created_at desc, id collate "C" desc limit %s
+)
+""",
+        sessions=f"""
+select {SESSION_COLUMNS} from fencepost.sessions order by created_at, id collate "C"
+""",
+        close="delete from fencepost.sessions where id = %s",
     ),
     CODEC,
 )

@@ -1,0 +1,92 @@
+"""Dead letters in groups of the same failure, and what needs attention."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from fencepost.actions.backend import Script
+from fencepost.core import attention
+from fencepost.core.attention import Item, Paused
+from fencepost.core.bounds import ACTIONS_LOOKED_AT, LETTERS_GROUPED_MAX, PAGE_MAX
+from fencepost.core.encryption import readable
+from fencepost.core.filter import PageRequest
+from fencepost.core.fingerprints import LetterMark, grouped, mark_of
+from fencepost.core.overview import Finding, QueueView, WorkerInfo
+
+if TYPE_CHECKING:
+    from fencepost.actions.session import Session
+    from fencepost.store.interface.access import ActionPage
+    from fencepost.store.interface.reader import DeadLetterPage
+
+_PAUSE, _RESUME = "queue.pause", "queue.resume"
+
+
+class LetterMarks(msgspec.Struct, frozen=True):
+    """What is kept of the newest dead letters, to group them."""
+
+    marks: list[LetterMark]
+    is_complete: bool
+    """False if there are more."""
+
+
+def read_marks(session: Session, queues: Collection[str] | None) -> Script[LetterMarks]:
+    """Return marks of the newest dead letters (in *queues*), page by page."""
+    among = None if queues is None else sorted(queues)
+    marks: list[LetterMark] = []
+    position: int | None = None
+    while len(marks) < LETTERS_GROUPED_MAX:
+        page: DeadLetterPage = yield session.store.reader.dead_letters(
+            None, PageRequest(PAGE_MAX, position), among
+        )
+        marks += [mark_of(readable(letter)) for letter in page.letters]
+        position = page.next
+        if position is None:
+            break
+    return LetterMarks(marks, position is None)
+
+
+def needs_attention(
+    session: Session,
+    marks: Collection[LetterMark],
+    findings: Collection[Finding],
+    queues: Collection[str] | None,
+) -> Script[list[Item]]:
+    """Return what needs somebody; with *queues*, only what concerns these."""
+    store, now = session.store, session.clock.now()
+    among = None if queues is None else sorted(queues)
+    views: list[QueueView] = yield store.overview.queues(among)
+    workers: list[WorkerInfo] = yield store.cluster.workers()
+    known = yield from _pausers(session, views)
+    whole = queues is None
+    return attention.ordered(
+        [
+            *attention.rising(grouped(marks, now)),
+            *attention.unserved(views, workers),
+            *(attention.orphaned(findings) if whole else ()),
+            *(attention.silent(workers, now) if whole else ()),
+            *attention.paused(views, known, now),
+            *(attention.found(findings) if whole else ()),
+        ]
+    )
+
+
+def _pausers(session: Session, views: Collection[QueueView]) -> Script[dict[str, Paused]]:
+    """Return who paused the queues that are paused, as far as the audit log says."""
+    names = {view.name for view in views if view.is_paused}
+    if not names:
+        return {}
+    page: ActionPage = yield session.store.audit.list(PageRequest(ACTIONS_LOOKED_AT))
+    done = [
+        each
+        for each in page.actions
+        if each.action in (_PAUSE, _RESUME) and each.target in names and each.status in (200, None)
+    ]
+    newest = {each.target: each for each in reversed(done)}
+    return {
+        name: Paused(each.principal, each.at)
+        for name, each in newest.items()
+        if each.action == _PAUSE and each.at is not None
+    }
