@@ -76,6 +76,7 @@ pytest.register_assert_rewrite(
             "reopening_graphs",
             "saving",
             "scopes",
+            "series",
             "settling",
             "sizes",
             "spawning",
@@ -140,6 +141,7 @@ from conformance.reopening_graphs import (
 )
 from conformance.saving import TestSaving
 from conformance.scopes import TestScopes, TestSubmitters
+from conformance.series import TestSeries
 from conformance.settling import TestFailing, TestRepeating, TestSettling
 from conformance.sizes import TestSizes
 from conformance.spawning import TestSpawning
@@ -208,6 +210,7 @@ __all__ = [
     "TestReplaying",
     "TestSaving",
     "TestScopes",
+    "TestSeries",
     "TestSessions",
     "TestSettling",
     "TestSituations",

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from statistics import median
 from typing import Literal
 
 import msgspec
 
-from fencepost.core.bounds import PAUSED_LONG, WORKER_QUIET
+from fencepost.core.bounds import (
+    PAUSED_LONG,
+    RISING_FACTOR,
+    WAIT_MIN,
+    WAIT_POINTS_MIN,
+    WORKER_QUIET,
+)
 from fencepost.core.fingerprints import Group
 from fencepost.core.job.lifecycle import LIVE
 from fencepost.core.overview import Finding, QueueView, WorkerInfo, explain_unserved
+from fencepost.core.series import Line
 
 Kind = Literal["queue", "type", "group", "worker", "store"]
 ORPHANED = "orphaned_leases"
@@ -94,6 +102,27 @@ def orphaned(findings: Iterable[Finding]) -> Iterator[Item]:
                 count=finding.count,
                 target=Target("store", ""),
                 text=finding.text,
+            )
+
+
+def slow(lines: Iterable[Line], start: datetime, step: float) -> Iterator[Item]:
+    """Yield the queues whose jobs wait far longer than usual, by lines of the p99 of waiting."""
+    for line in lines:
+        known = [(place, value) for place, value in enumerate(line.values) if value is not None]
+        if len(known) <= WAIT_POINTS_MIN or line.name is None:
+            continue
+        (place, latest), usual = known[-1], median(value for _, value in known[:-1])
+        if latest >= WAIT_MIN and latest > RISING_FACTOR * usual:
+            yield Item(
+                code="wait_high",
+                level="now",
+                since=start + timedelta(seconds=place * step),
+                count=1,
+                target=Target("queue", line.name),
+                text=(
+                    f"jobs on queue {line.name!r} wait {latest:.3g} s (p99), and usually "
+                    f"{usual:.2g} s"
+                ),
             )
 
 

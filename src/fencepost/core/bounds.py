@@ -300,11 +300,25 @@ LETTERS_AGE: Final = 5.0
 RISING_FACTOR: Final = 5.0
 RISING_MIN: Final = 5
 """Fewer dead letters than this in an hour are not said to rise."""
+WAIT_MIN: Final = 1.0
+"""Jobs that wait for less than this are not said to wait for long."""
+WAIT_POINTS_MIN: Final = 3
+"""What is usual is not known from fewer points than this."""
 WORKER_QUIET: Final = 25.0
 """A worker that missed two announcements in a row is silent."""
 PAUSED_LONG: Final = 600.0
 ACTIONS_LOOKED_AT: Final = 200
 """Of the audit log, to find who paused what."""
+
+# Series. Times are in seconds.
+SERIES_LOOK: Final = 2.0
+"""How often the leader looks whether a sample is due."""
+SERIES_LANES_MAX: Final = 200
+"""Pairs of queue and type in a sample: at about 80 bytes each, a week takes 33 MB at most."""
+SERIES_SAMPLE_MAX: Final = 2_000
+"""Ended jobs of which a sample takes the times: the newest."""
+SERIES_POINTS: Final = 120
+SERIES_LINES_MAX: Final = 50
 
 # Tokens and the audit log. Times are in seconds.
 TOKEN_ID_BYTES: Final = 6

@@ -10,6 +10,7 @@ from fencepost.http.operations import (
     leases,
     monitoring,
     queues,
+    series,
     session,
     stream,
     submit,
@@ -20,7 +21,7 @@ _declared = [
     each
     for module in (
         *(submit, flows, claims, leases, jobs, queues, stream, monitoring),
-        *(session, attention),
+        *(session, attention, series),
     )
     for each in vars(module).values()
     if isinstance(each, Route)

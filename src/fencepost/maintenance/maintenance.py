@@ -163,6 +163,9 @@ class Maintenance:
             prune_events(store, retention),
             prune_actions(store, retention),
         ]
+        from fencepost.maintenance.series import sample_series  # whose chores need this module
+
+        self._chores.append(sample_series(store))
         if store.tidy_interval is not None:
             self._chores.append(tidy(store, store.tidy_interval))
         self._due = dict.fromkeys((chore.name for chore in self._chores), 0.0)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fencepost.actions.backend import Script
+from fencepost.actions.local.series import read_lines, read_span
 from fencepost.core import attention
 from fencepost.core.attention import Item, Paused
 from fencepost.core.bounds import ACTIONS_LOOKED_AT, LETTERS_GROUPED_MAX, PAGE_MAX
@@ -15,12 +16,15 @@ from fencepost.core.encryption import readable
 from fencepost.core.filter import PageRequest
 from fencepost.core.fingerprints import LetterMark, grouped, mark_of
 from fencepost.core.overview import Finding, QueueView, WorkerInfo
+from fencepost.core.series import SeriesMetric, choice
 
 if TYPE_CHECKING:
     from fencepost.actions.session import Session
     from fencepost.store.interface.access import ActionPage
     from fencepost.store.interface.reader import DeadLetterPage
 
+WAIT_WINDOW, WAIT_STEP = 3_600.0, 300.0
+"""The usual wait is that of the last hour."""
 _PAUSE, _RESUME = "queue.pause", "queue.resume"
 
 
@@ -60,12 +64,18 @@ def needs_attention(
     views: list[QueueView] = yield store.overview.queues(among)
     workers: list[WorkerInfo] = yield store.cluster.workers()
     known = yield from _pausers(session, views)
+    span = read_span(session, WAIT_WINDOW, WAIT_STEP)
+    chosen = choice(
+        "queue", queue=None, type=None, within=None if queues is None else frozenset(queues)
+    )
+    waits = yield from read_lines(session, span, [SeriesMetric.WAIT_P99], chosen, is_named=True)
     whole = queues is None
     return attention.ordered(
         [
             *attention.rising(grouped(marks, now)),
             *attention.unserved(views, workers),
             *(attention.orphaned(findings) if whole else ()),
+            *attention.slow(waits, span.start, float(span.step)),
             *(attention.silent(workers, now) if whole else ()),
             *attention.paused(views, known, now),
             *(attention.found(findings) if whole else ()),

@@ -15,7 +15,7 @@ from fencepost.core.job.policy import DEFAULT_POLICY
 from fencepost.core.statistics import Statistics
 from fencepost.http.request.problems import TITLES, Code, Problem
 from fencepost.store.interface.overview import QueueView, TypeView
-from fencepost.wire import access, attention, control, events, jobs, leases, overview
+from fencepost.wire import access, attention, control, events, jobs, leases, overview, series
 
 NOW, SOON = "2026-01-31T12:00:00Z", "2026-01-31T12:00:30Z"
 JOB_ID = "5f0c3b0e-6a51-4b7e-9d0a-2f6f3c1d8e47"
@@ -279,6 +279,12 @@ def _overview() -> dict[Any, Any]:
                 )
             ],
         },
+        series.Series: _json(
+            """"step": 60.0, "series": [
+                {"metric": "completed", "name": "mail", "values": [12, null, 7.0]}]""",
+            at=NOW,
+            start=NOW,
+        ),
         overview.Findings: {
             "at": NOW,
             "findings": [_json('"level": "ok", "code": "workers", "text": "live workers: 3"')],

@@ -15,6 +15,7 @@ from fencepost.store.interface.joins import JoinsFacet
 from fencepost.store.interface.overview import OverviewFacet
 from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.reader import ReaderFacet
+from fencepost.store.interface.series import SeriesFacet
 from fencepost.store.interface.settings import SettingsFacet
 from fencepost.store.interface.store import Facets
 from fencepost.store.interface.transfer import TransferFacet
@@ -42,6 +43,7 @@ from fencepost.store.postgres.records import (
     overview,
     transfer,
 )
+from fencepost.store.postgres.records.series import SERIES
 
 bound: Binder[Env] = Binder()
 
@@ -59,6 +61,7 @@ def facets(env: Env) -> Facets:
         audit=PostgresAudit(env),
         cluster=PostgresCluster(env),
         overview=PostgresOverview(env),
+        series=PostgresSeries(env),
         events=PostgresEvents(env),
         transfer=PostgresTransfer(env),
         joins=PostgresJoins(env),
@@ -147,6 +150,12 @@ class PostgresOverview(BoundFacet[Env], OverviewFacet):
     types = bound(overview.OVERVIEW.types)
     ended = bound(overview.ended)
     inspect = bound(doctor.inspect)
+
+
+class PostgresSeries(BoundFacet[Env], SeriesFacet):
+    totals = bound(SERIES.totals)
+    record = bound(SERIES.record)
+    read = bound(SERIES.read)
 
 
 class PostgresEvents(BoundFacet[Env], EventsFacet):

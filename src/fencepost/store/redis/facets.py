@@ -15,6 +15,7 @@ from fencepost.store.interface.joins import JoinsFacet
 from fencepost.store.interface.overview import OverviewFacet
 from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.reader import ReaderFacet
+from fencepost.store.interface.series import SeriesFacet
 from fencepost.store.interface.settings import SettingsFacet
 from fencepost.store.interface.store import Facets
 from fencepost.store.interface.transfer import TransferFacet
@@ -30,6 +31,7 @@ from fencepost.store.redis.records import (
     doctor,
     events,
     overview,
+    series,
     sessions,
     settings,
     transfer,
@@ -51,6 +53,7 @@ def facets(env: Env, joins: JoinsFacet) -> Facets:
         audit=RedisAudit(env),
         cluster=RedisCluster(env),
         overview=RedisOverview(env),
+        series=RedisSeries(env),
         events=RedisEvents(env),
         transfer=RedisTransfer(env),
         joins=joins,
@@ -139,6 +142,12 @@ class RedisOverview(BoundFacet[Env], OverviewFacet):
     types = bound(overview.types)
     ended = bound(overview.ended)
     inspect = bound(doctor.examine)
+
+
+class RedisSeries(BoundFacet[Env], SeriesFacet):
+    totals = bound(series.totals)
+    record = bound(series.record)
+    read = bound(series.read_rows)
 
 
 class RedisEvents(BoundFacet[Env], EventsFacet):

@@ -15,6 +15,7 @@ from fencepost.store.interface.joins import JoinsFacet
 from fencepost.store.interface.overview import OverviewFacet
 from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.reader import ReaderFacet
+from fencepost.store.interface.series import SeriesFacet
 from fencepost.store.interface.settings import SettingsFacet
 from fencepost.store.interface.store import Facets
 from fencepost.store.interface.transfer import TransferFacet
@@ -27,6 +28,7 @@ from fencepost.store.sqlite.limits import rates
 from fencepost.store.sqlite.records import cluster, doctor, events, overview, transfer
 from fencepost.store.sqlite.records.access import AUDIT, SESSIONS, TOKENS
 from fencepost.store.sqlite.records.crons import CRONS
+from fencepost.store.sqlite.records.series import SERIES
 
 bound: Binder[Env] = Binder()
 
@@ -44,6 +46,7 @@ def facets(env: Env, reading: Env, joins: JoinsFacet) -> Facets:
         audit=SqliteAudit(env, reading),
         cluster=SqliteCluster(env, reading),
         overview=SqliteOverview(env, reading),
+        series=SqliteSeries(env, reading),
         events=SqliteEvents(env, reading),
         transfer=SqliteTransfer(env, reading),
         joins=joins,
@@ -132,6 +135,12 @@ class SqliteOverview(BoundFacet[Env], OverviewFacet):
     types = bound(overview.OVERVIEW.types)
     ended = bound(overview.ended)
     inspect = bound(doctor.examine)
+
+
+class SqliteSeries(BoundFacet[Env], SeriesFacet):
+    totals = bound(SERIES.totals)
+    record = bound(SERIES.record)
+    read = bound(SERIES.read)
 
 
 class SqliteEvents(BoundFacet[Env], EventsFacet):

@@ -38,6 +38,7 @@ from fencepost.store.interface.queue import (
     Settled,
     Spawned,
 )
+from fencepost.store.interface.series import SeriesFacet
 from fencepost.store.interface.settings import SettingsFacet
 from fencepost.store.interface.transfer import TransferFacet
 from fencepost.store.interface.upkeep import Pruned, UpkeepFacet
@@ -384,6 +385,7 @@ COUNTED_ONLY: frozenset[Method] = frozenset(
         ClusterFacet.lead,
         ClusterFacet.resign,
         EventsFacet.load,
+        SeriesFacet.record,
         TransferFacet.load,
         TransferFacet.accept_jobs,
         JoinsFacet.mark,

@@ -102,6 +102,12 @@ with ended as (
   delete from fencepost.idempotency as held using gone
   join fencepost.lanes on lanes.lane = gone.lane
   where held.type = lanes.type and held.key = gone.key and held.seq = gone.seq
+), pruned as (
+  insert into fencepost.pruned as known(queue, type, state, count)
+  select lanes.queue, lanes.type, ended.state, count(*)
+  from gone join ended on ended.seq = gone.seq join fencepost.lanes on lanes.lane = gone.lane
+  group by lanes.queue, lanes.type, ended.state
+  on conflict (queue, type, state) do update set count = known.count + excluded.count
 )
 insert into fencepost.counters(lane, state, count)
 select gone.lane, ended.state, -count(*) from gone join ended on ended.seq = gone.seq
@@ -118,6 +124,11 @@ delete from fencepost.slots where slot = any (array(
 ))
 """
 PRUNE_LANES = "select fencepost.prune_lanes(%s, %s, %s)"
+FORGET_PRUNED = """
+delete from fencepost.pruned where not exists (
+  select from fencepost.lanes where lanes.queue = pruned.queue and lanes.type = pruned.type
+)
+"""
 TIDY = "select fencepost.tidy(%s, %s)"
 
 TIDY_INTERVAL = 0.5
@@ -195,6 +206,7 @@ def prune(env: Env, request: PruneRequest) -> Plan[Pruned]:
     if request.after == 0:
         # Before anything is written: the fence of a lane is this transaction's number.
         yield Statement(PRUNE_LANES, (env.now, seconds_to_us(LANE_IDLE), DELIVERY_TYPE))
+        yield Statement(FORGET_PRUNED)
     if request.shortest is None:
         return Pruned(0, None)
     params: tuple[Any, ...] = (seconds_to_us(request.shortest), env.now, request.after)

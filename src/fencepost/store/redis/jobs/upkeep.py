@@ -169,6 +169,8 @@ def prune(env: Env, request: PruneRequest) -> Plan[Pruned]:
             chosen.append(kept)
     for kept in chosen:
         unit.delete(kept)
+        name = field(NUMBER[kept.state], kept.queue, kept.type)
+        unit.do(b"HINCRBY", env.key("pruned"), name, 1)
     yield from unit.commit()
     if len(chosen) == request.limit:
         return Pruned(len(chosen), chosen[-1].seq)
@@ -235,6 +237,8 @@ def _prune_lanes(env: Env) -> Plan[None]:
         elif int(since[name]) <= now - seconds_to_us(LANE_IDLE):
             yield from unit.field(env.key("lanes"), name)
             unit.set_field(env.key("lanes"), name, None)
+            for number in ENDED:
+                unit.do(b"HDEL", env.key("pruned"), b"%d\n%s" % (int(number), name))
             unit.do(b"HDEL", env.key("idle"), name)
     yield from unit.commit()
 

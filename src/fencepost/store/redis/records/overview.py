@@ -21,7 +21,7 @@ from fencepost.store.sql.overview import queue_views, type_views
 from fencepost.store.sql.paging import pack, unpack
 
 
-def _counts(env: Env) -> Plan[list[tuple[str, str, State | None, int]]]:
+def lane_counts(env: Env) -> Plan[list[tuple[str, str, State | None, int]]]:
     """Return queue, type, state and count; no state for a lane, which may have no jobs."""
     _, lanes, flat = yield from read(
         env, [b"HKEYS", env.key("lanes")], [b"HGETALL", env.key("counts")]
@@ -38,7 +38,7 @@ def queues(env: Env, names: Sequence[str] | None = None) -> Plan[list[QueueView]
     """Return every queue that has had a job or a setting, or those of *names*."""
     counts: dict[str, dict[State, int]] = {}
     claimable: dict[str, dict[str, int]] = {}
-    for queue, type_, state, total in (yield from _counts(env)):
+    for queue, type_, state, total in (yield from lane_counts(env)):
         by_state = counts.setdefault(queue, {})
         if state is not None:
             by_state[state] = by_state.get(state, 0) + total
@@ -63,7 +63,7 @@ def _oldest(env: Env) -> Plan[dict[str, int]]:
 def types(env: Env, names: Sequence[str] | None = None) -> Plan[list[TypeView]]:
     """Return every type that has had a job or a setting, or those of *names*."""
     counts: dict[str, dict[State, int]] = {}
-    for _, type_, state, total in (yield from _counts(env)):
+    for _, type_, state, total in (yield from lane_counts(env)):
         by_state = counts.setdefault(type_, {})
         if state is not None:
             by_state[state] = by_state.get(state, 0) + total

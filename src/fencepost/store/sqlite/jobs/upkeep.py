@@ -8,7 +8,7 @@ still need it. Claims run the first three inline, so that correctness never depe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fencepost.core.bounds import LANE_IDLE, PRUNE_SCAN
 from fencepost.core.job.lifecycle import LIVE, promoted
@@ -20,7 +20,15 @@ from fencepost.core.values.times import seconds_to_us
 from fencepost.store.interface.queue import Moved, with_admitted
 from fencepost.store.interface.upkeep import Pruned, PruneRequest
 from fencepost.store.plan import Plan, Row, Statement
-from fencepost.store.sql.codec import BY_NUMBER, DELAYED, PENDING, RETRYING, RUNNING, SCHEDULED
+from fencepost.store.sql.codec import (
+    BY_NUMBER,
+    DELAYED,
+    PENDING,
+    RETRYING,
+    RUNNING,
+    SCHEDULED,
+    LaneNames,
+)
 from fencepost.store.sql.endings import Ending, lease_ended, moved
 from fencepost.store.sqlite.flows.dependents import end_all
 from fencepost.store.sqlite.jobs.catalog import Env, JobCounters
@@ -98,10 +106,19 @@ PRUNES = (
     "delete from jobs where seq in (select value from json_each(?))",
 )
 
+COUNT_PRUNED = """
+insert into pruned(queue, type, state, count) values (?, ?, ?, ?)
+on conflict(queue, type, state) do update set count = count + excluded.count
+"""
 HAS_JOBS = "exists (select 1 from jobs indexed by jobs_lane where jobs.lane = lanes.lane)"
 IDLE_LANES = f"select lane from lanes where idle_at <= ? and not {HAS_JOBS}"
 PRUNE_LANES = (
     "delete from counters where lane in (select value from json_each(?))",
+    """
+    delete from pruned where (queue, type) in (
+      select queue, type from lanes where lane in (select value from json_each(?))
+    )
+    """,
     "delete from lanes where lane in (select value from json_each(?))",
 )
 USED_LANES = f"update lanes set idle_at = null where idle_at is not null and {HAS_JOBS}"
@@ -198,7 +215,7 @@ def prune(env: Env, request: PruneRequest) -> Plan[Pruned]:
     kept = held | needed
     chosen = [row for row in candidates if row[0] not in kept][: request.limit]
     ((last,),) = yield Statement(LAST)
-    yield from _delete(chosen)
+    yield from _delete(chosen, lanes)
     if len(chosen) == request.limit:
         return Pruned(len(chosen), chosen[-1][0])
     return Pruned(len(chosen), end_ if end_ < last else None)
@@ -235,7 +252,7 @@ def _held(seqs: list[int], now: int) -> Plan[set[int]]:
     return {row[0] for row in rows}
 
 
-def _delete(rows: Sequence[Row]) -> Plan[None]:
+def _delete(rows: Sequence[Row], lanes: Mapping[int, LaneNames]) -> Plan[None]:
     if not rows:
         return
     seqs = _seqs(rows)
@@ -245,6 +262,7 @@ def _delete(rows: Sequence[Row]) -> Plan[None]:
     counters = JobCounters()
     for (lane, number), count in Counter((row[1], row[2]) for row in rows).items():
         counters.move(lane, BY_NUMBER[number], None, count)
+        yield Statement(COUNT_PRUNED, (lanes[lane].queue, lanes[lane].type, number, count))
     yield from counters.write()
 
 
