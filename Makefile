@@ -67,6 +67,7 @@ demo: ## Watch jobs run, crash, recover and finish on SQLite (or STORE=redis)
 
 .PHONY: test
 test: setup ## Run the whole test suite (ARGS="-k lease" for a part)
+	@$(PY) hatch_build.py --if-possible
 	$(PY) -m pytest -n $(JOBS) --dist worksteal --durations 10 $(ARGS)
 
 # --- quality --------------------------------------------------------------------------------------
@@ -106,6 +107,32 @@ coverage: setup ## Run the suite and say which lines and branches it missed
 .PHONY: bench
 bench: $(VENV)/.stamp-package ## Measure speed beside the raw limit (ARGS="--help" for more)
 	@$(PY) -m bench $(ARGS)
+
+# --- the dashboard: its source is in ui/ ----------------------------------------------------------
+
+.PHONY: ui
+ui: setup ## Build the dashboard, with the machine's Node.js or the one in .venv
+	@$(PY) hatch_build.py
+
+.PHONY: ui-dev
+ui-dev: setup ## Serve ui/ with hot reload, beside `fencepost dev` on port 8000
+	@$(PY) hatch_build.py --run dev
+
+.PHONY: ui-test
+ui-test: setup ## Check the types of ui/ and test its pure functions
+	@$(PY) hatch_build.py --run test
+
+.PHONY: ui-types
+ui-types: setup ## Rewrite ui/src/api/types.ts from the OpenAPI document
+	@$(PY) tools/api_types.py
+
+.PHONY: browser
+browser: setup ## Put a Chromium into build/browser, for the tests of the dashboard
+	@$(PY) tools/get_browser.py
+
+.PHONY: screenshots
+screenshots: ui ## Take pictures of every page, light and dark, into docs/images
+	@$(PY) -m tests.dashboard.screenshots
 
 # --- the reliability lab --------------------------------------------------------------------------
 
@@ -155,5 +182,5 @@ lock: setup ## Rewrite the locked requirements (ARGS="--upgrade" for newer versi
 
 .PHONY: clean
 clean: ## Remove environments, caches and build results
-	rm -rf .venv .venv-3.* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage*
+	rm -rf .venv .venv-3.* build dist ui/node_modules ui/browser/node_modules src/fencepost/dashboard/static .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage*
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

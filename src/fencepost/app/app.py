@@ -231,14 +231,15 @@ class App(Root[Job, CronView]):
         own = {task.type: task.retention for task in tasks if task.retention is not None}
         return self.retention.with_types(own)
 
-    def asgi(self) -> Starlette:
+    def asgi(self, *, dashboard: bool = True) -> Starlette:
         """Return the HTTP API of this app, to be mounted in any ASGI application or served.
 
-        Callers need a token, see ``fencepost tokens``.
+        Callers need a token, see ``fencepost tokens``. The dashboard is at its root, unless
+        *dashboard* is false.
         """
         from fencepost.http import asgi
 
-        return asgi(self)
+        return asgi(self, dashboard=dashboard)
 
     def migrate(self) -> list[str]:
         """Bring the store's schema up to date; return the applied migrations."""

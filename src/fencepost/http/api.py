@@ -90,16 +90,26 @@ class Api:
         return max(payload, HTTP_BATCH_BYTES_MAX) if route.is_batch else payload
 
 
-def asgi(app: App, *, is_local: bool = False, bodies_max: int = HTTP_BODIES_MAX) -> Starlette:
-    """Return the API of *app*, to serve or mount."""
+def asgi(
+    app: App,
+    *,
+    is_local: bool = False,
+    bodies_max: int = HTTP_BODIES_MAX,
+    dashboard: bool = True,
+) -> Starlette:
+    """Return the API of *app*, to serve or mount, and unless told otherwise the dashboard."""
+    from fencepost.dashboard import dashboard_routes
     from fencepost.http.routes import ROUTES
 
     api = Api(app, is_local=is_local, bodies_max=bodies_max)
     endpoints = [Endpoint(route, api) for route in ROUTES]
     served = Starlette(
         routes=[
-            StarletteRoute(_pattern(each.route.path), each, methods=[each.route.method])
-            for each in endpoints
+            *(
+                StarletteRoute(_pattern(each.route.path), each, methods=[each.route.method])
+                for each in endpoints
+            ),
+            *(dashboard_routes(api.new_request_id) if dashboard else ()),
         ],
         exception_handlers={HTTPException: _refused},  # type: ignore[dict-item]  # any app
     )

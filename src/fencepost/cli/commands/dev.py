@@ -51,6 +51,7 @@ SKIPPED = {"__pycache__", "node_modules", "site-packages"}
 )
 @port_option("The port of the HTTP API on 127.0.0.1; if it is taken, a free one.")
 @option("--no-server", is_flag=True, help="Run the worker alone.")
+@option("--no-dashboard", is_flag=True, help="Serve the API without the dashboard.")
 @service_options
 def dev(
     settings: Settings,
@@ -59,6 +60,7 @@ def dev(
     grace: float,
     port: int,
     no_server: bool,
+    no_dashboard: bool,
 ) -> None:
     """Run a worker and the HTTP API for APP, and restart both whenever a .py file here changes.
 
@@ -67,9 +69,11 @@ def dev(
     from fencepost.clock import SystemClock
     from fencepost.worker.supervisor import Lifeline
 
-    command = child_command(settings, app_name, concurrency=concurrency, grace=grace)
+    command = child_command(
+        settings, app_name, concurrency=concurrency, grace=grace, no_dashboard=no_dashboard
+    )
     lifeline = Lifeline()
-    listening = None if no_server else _listen(port)
+    listening = None if no_server else _listen(port, has_dashboard=not no_dashboard)
     try:
         Reloader(command, lifeline, SystemClock(), longest_stop(grace), listening).run()
     finally:
@@ -78,7 +82,7 @@ def dev(
             listening.close()
 
 
-def _listen(port: int) -> socket.socket:
+def _listen(port: int, *, has_dashboard: bool) -> socket.socket:
     """Listen on *port* of this machine, or on a free port if it is taken; print where."""
     from fencepost.http.server.server import listen, url_of
 
@@ -89,6 +93,8 @@ def _listen(port: int) -> socket.socket:
         echo(f"port {port} is taken", err=True)
     url = url_of(listening)
     echo(f"the HTTP API is at {url}, its routes at {url}/openapi.json", err=True)
+    if has_dashboard:
+        echo(f"the dashboard is at {url}/", err=True)
     return listening
 
 
@@ -183,12 +189,14 @@ def modified_times(folder: str) -> Iterator[tuple[str, int]]:
                     return
 
 
-def work_and_serve(worker: Worker, app: App, fd: int, *, grace: float) -> None:
+def work_and_serve(worker: Worker, app: App, fd: int, *, grace: float, has_dashboard: bool) -> None:
     """Run a worker and the API on one event loop; *fd* is the parent's listening socket."""
     from fencepost.http.server.server import Server, ServerOptions, inherited
 
     # The worker does maintenance, and the socket of `fencepost dev` is on loopback.
-    options = ServerOptions(grace=grace, has_maintenance=False, is_local=True)
+    options = ServerOptions(
+        grace=grace, has_maintenance=False, is_local=True, has_dashboard=has_dashboard
+    )
     asyncio.run(_both(worker, Server(app, inherited(fd), options)))
 
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     "How long to accept requests after SIGTERM, while /health/ready already fails.",
 )
 @option("--no-maintenance", is_flag=True, help="Leave maintenance, crons and webhooks to workers.")
+@option("--no-dashboard", is_flag=True, help="Serve the API alone.")
 @option("--tls-cert", type=click.Path(dir_okay=False), help="Serve HTTPS with this certificate.")
 @option(
     "--tls-key",
@@ -58,9 +59,10 @@ def server(
     host: str,
     port: int,
     no_maintenance: bool,
+    no_dashboard: bool,
     **options: Any,
 ) -> None:
-    """Serve the HTTP API of APP until stopped.
+    """Serve the HTTP API of APP and its dashboard until stopped.
 
     APP is `module:attribute` (environment: FENCEPOST_APP); by default, `app` in app.py. Without an
     app, the store at --url is served: payloads are stored unchecked, and jobs get the default
@@ -71,23 +73,30 @@ def server(
 
     check_tls(options["tls_cert"], options["tls_key"])
     is_local = is_loopback(host)
-    made = ServerOptions(has_maintenance=not no_maintenance, is_local=is_local, **options)
+    made = ServerOptions(
+        has_maintenance=not no_maintenance,
+        has_dashboard=not no_dashboard,
+        is_local=is_local,
+        **options,
+    )
     has_app = app_name is not None or has_default_app()
     with find_app(app_name, settings) if has_app else store_app(settings) as app:
         settings.configure_logging()  # the app may have set up logging itself
         # On loopback the store is not read: a server may start while it is down.
         check_exposure(host, is_local or bool(app.tokens.list()))
         server = Server(app, listen(host, port), made)
-        announce(settings, app, server.url)
+        announce(settings, app, server.url, has_dashboard=made.has_dashboard)
         server.run()
 
 
-def announce(settings: Settings, app: App, url: str) -> None:
+def announce(settings: Settings, app: App, url: str, *, has_dashboard: bool) -> None:
     """Print where the API is; with --log-format json, the server logs it as an event."""
     if settings.logs_json:
         return
     types = ", ".join(sorted(app.session.tasks))
     known = f"types: {types}" if types else "no app: payloads are stored unchecked"
     echo(f"fencepost server on {url}, its routes at {url}/openapi.json", err=True)
+    if has_dashboard:
+        echo(f"  dashboard: {url}/", err=True)
     echo(f"  store: {shown_url(app.url)}", err=True)
     echo(f"  {known}", err=True)

@@ -115,6 +115,7 @@ ADDRESS = ParsedType("[host:]port", _parse_address)
 @click.option(
     "--http-fd", type=int, hidden=True, help="A socket on which to serve the API as well."
 )
+@click.option("--no-dashboard", is_flag=True, hidden=True, help="With --http-fd: the API alone.")
 @click.option("--dev", "is_dev", is_flag=True, hidden=True, help="The child of `fencepost dev`.")
 @service_options
 def worker(
@@ -185,7 +186,8 @@ def _run(
         else:
             from fencepost.cli.commands.dev import work_and_serve
 
-            work_and_serve(made, app, http_fd, grace=options["grace"])
+            has_dashboard = not options["no_dashboard"]
+            work_and_serve(made, app, http_fd, grace=options["grace"], has_dashboard=has_dashboard)
     app.close()
     if made.is_retiring:
         replacement.make()
@@ -284,6 +286,7 @@ def child_command(
     burst: bool = False,
     max_jobs: int | None = None,
     max_rss: str | None = None,
+    no_dashboard: bool = False,
 ) -> list[str]:
     """Return the command of one worker process with the same options, without its lifeline."""
     command = [sys.executable, "-m", "fencepost"]
@@ -303,7 +306,8 @@ def child_command(
         command += ["--max-jobs", str(max_jobs)]
     if max_rss is not None:
         command += ["--max-rss", max_rss]
-    return [*command, *(["--burst"] if burst else [])]
+    flags = {"--burst": burst, "--no-dashboard": no_dashboard}
+    return [*command, *(name for name, is_set in flags.items() if is_set)]
 
 
 def check_ports(address: ListenAddress | None, processes: int) -> None:

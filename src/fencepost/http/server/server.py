@@ -53,6 +53,7 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     tls_key: str | None = None
     forwarded_allow_ips: str | None = None
     """Proxies whose ``X-Forwarded-*`` headers are trusted; None: no proxy is."""
+    has_dashboard: bool = True
 
 
 class Server:
@@ -73,7 +74,12 @@ class Server:
         limits = limits or ConnectionLimits()
         room = room_for_connections(limits.connections_max)
         limits = replace(limits, connections_max=room)
-        served = asgi(app, is_local=self._options.is_local, bodies_max=limits.bodies_max)
+        served = asgi(
+            app,
+            is_local=self._options.is_local,
+            bodies_max=limits.bodies_max,
+            dashboard=self._options.has_dashboard,
+        )
         self.api = served.state.api
         self.connections: set[Connection] = set()
         """The connections that are open."""

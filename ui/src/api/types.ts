@@ -1,0 +1,165 @@
+// Made from the OpenAPI document by `make ui-types`; do not edit.
+
+export type Accepted = { id: string; type: string; state: State; duplicate?: boolean; differs?: (string)[] | null; run_at?: string; };
+
+export type Ack = { id: string; token: string; result?: unknown; result_base64?: string; };
+
+export type Action = { id: string; at?: string | null; principal_id: string | null; principal: string; action: string; target: string; detail?: Record<string, unknown>; request_id?: string | null; status?: number | null; };
+
+export type ActionPage = { actions: (Action)[]; next: string | null; };
+
+export type AppLimit = { max_running: number | null; };
+
+export type Attempt = { id: string; job_id: string; previous_id: string | null; number: number; lease_version: number; worker: string; outcome: AttemptOutcome; started_at: string; ended_at?: string | null; failure?: Failure | null; };
+
+export type AttemptOutcome = "cancelled" | "failed" | "released" | "running" | "snoozed" | "succeeded" | "unreadable";
+
+export type Attempts = { attempts: (Attempt)[]; };
+
+export type BackoffView = { strategy: string; initial_delay: number; max_delay: number; multiplier: number; jitter: number; delays: (number)[]; function: string | null; };
+
+export type Batch = { jobs: (Submission)[]; atomic?: boolean; };
+
+export type BatchReply = { jobs: (Accepted | Refused)[]; };
+
+export type Beat = { id: string; token: string; lease_ttl?: number | string | null; };
+
+export type Cancelled = { count: number; dry_run?: boolean; };
+
+export type Category = "cancelled" | "permanent" | "system" | "temporary" | "timeout";
+
+export type Change = { state: State; at: string; reason: string; };
+
+export type Checkpoint = { id: string; token: string; checkpoint?: unknown; checkpoint_base64?: string; };
+
+export type ClaimBody = { queues?: Record<string, number> | (string)[] | null; types?: (string)[] | null; limit?: number; lease_ttl?: number | string; worker?: string; timeout?: number | string; };
+
+export type ClaimReply = { jobs: (ClaimedView)[]; wait: number; };
+
+export type ClaimedView = { id: string; type: string; queue: string; priority: number; attempt: number; max_attempts: number; attempt_id: string; previous_attempt_id: string | null; timeout: number; lease_ttl: number; lease: LeaseView; policy: PolicyView; key: string | null; tags: Record<string, string>; correlation_id: string | null; flow: string | null; dependencies: (DependencyView)[]; payload?: unknown; payload_base64?: string; payload_encrypted?: string; checkpoint?: unknown; checkpoint_base64?: string; checkpoint_encrypted?: string; };
+
+export type Count = { count: number; };
+
+export type CronView = { name: string; expression: string; tz: string; description: string; type: string | null; queue: string | null; missed: string; catch_up: number; is_paused: boolean; last_tick: string | null; next_tick: string | null; declared_at: string | null; changed_at: string | null; };
+
+export type Crons = { crons: (CronView)[]; };
+
+export type DeadLetter = { job_id: string; type: string; queue: string; state: State; attempts: number; failure: Failure; completed_at: string; };
+
+export type DeadLetterPage = { dead_letters: (DeadLetter)[]; next: string | null; };
+
+export type DependencyView = { id: string; type: string; state: State; node: string | null; result?: unknown; result_base64?: string; result_encrypted?: string; };
+
+export type EditBody = { priority?: number | "critical" | "high" | "normal" | "low" | "bulk" | null; tags?: Record<string, string> | null; run_at?: string | null; payload?: unknown; payload_base64?: string; correlation_id?: string | null; callback_url?: string | null; type?: string | null; queue?: string | null; };
+
+export type EventBody = { payload?: Record<string, unknown>; key?: string | null; on_duplicate?: "reject" | "return"; };
+
+export type EventJob = { id: string; type: string; duplicate: boolean; };
+
+export type EventPage = { events: (EventView)[]; next: string | null; };
+
+export type EventView = { id: string; name: string; sent_at: string; key: string | null; jobs: (EventJob)[]; payload?: unknown; payload_base64?: string; payload_encrypted?: string; };
+
+export type ExistingJob = { id: string; type: string; queue: string; priority: number; state: State; attempt: number; max_attempts: number; created_at: string; updated_at: string; run_at: string; expires_at: string; scheduled_at: string | null; started_at: string | null; completed_at: string | null; lease: Ownership | null; lease_version: number; failure: Failure | null; progress: Progress | null; key: string | null; tags: Record<string, string>; correlation_id: string | null; replay_of: string | null; callback_url: string | null; flow: string | null; node: string | null; concurrency_key: string | null; withheld?: true; duplicate?: true; differs?: (string)[] | null; };
+
+export type Failure = { category: Category; message: string; code?: string | null; exception?: string | null; traceback?: string | null; culprit?: string | null; };
+
+export type Figures = { name: string; counts: Record<string, number>; ended: Record<string, number>; ended_rate: number; wait: Percentiles | null; run: Percentiles | null; };
+
+export type FlowBody = { nodes: Record<string, Submission>; };
+
+export type FlowView = { id: string; jobs: Record<string, JobSummary>; };
+
+export type Health = { status: string; };
+
+export type History = { history: (Change)[]; };
+
+export type Items_Ack_ = { items: (Ack)[]; };
+
+export type Items_Beat_ = { items: (Beat)[]; };
+
+export type Items_Checkpoint_ = { items: (Checkpoint)[]; };
+
+export type Items_Nack_ = { items: (Nack)[]; };
+
+export type Items_ProgressBody_ = { items: (ProgressBody)[]; };
+
+export type Items_Release_ = { items: (Release)[]; };
+
+export type JobCount = { count: number; };
+
+export type JobPage = { jobs: (JobSummary)[]; next: string | null; };
+
+export type JobSummary = { id: string; type: string; queue: string; priority: number; state: State; attempt: number; max_attempts: number; created_at: string; updated_at: string; run_at: string; expires_at: string; scheduled_at: string | null; started_at: string | null; completed_at: string | null; lease: Ownership | null; lease_version: number; failure: Failure | null; progress: Progress | null; key: string | null; tags: Record<string, string>; correlation_id: string | null; replay_of: string | null; callback_url: string | null; flow: string | null; node: string | null; concurrency_key: string | null; withheld?: true; };
+
+export type JobView = { id: string; type: string; queue: string; priority: number; state: State; attempt: number; max_attempts: number; created_at: string; updated_at: string; run_at: string; expires_at: string; scheduled_at: string | null; started_at: string | null; completed_at: string | null; lease: Ownership | null; lease_version: number; failure: Failure | null; progress: Progress | null; key: string | null; tags: Record<string, string>; correlation_id: string | null; replay_of: string | null; callback_url: string | null; flow: string | null; node: string | null; concurrency_key: string | null; withheld?: true; policy: PolicyView; payload?: unknown; payload_base64?: string; payload_encrypted?: string; result?: unknown; result_base64?: string; result_encrypted?: string; checkpoint?: unknown; checkpoint_base64?: string; checkpoint_encrypted?: string; };
+
+export type LeaseReplies = { items: (LeaseReply)[]; };
+
+export type LeaseReply = { id: string; status: number; state: State | null; expires_at?: string; repeated?: boolean; code?: string; detail?: string; };
+
+export type LeaseView = { token: string; version: number; expires_at: string; };
+
+export type LimitBody = { max_running: number | null; };
+
+export type Nack = { id: string; token: string; category?: "permanent" | "system" | "temporary" | "timeout" | "unreadable"; message?: string; code?: string | null; exception?: string | null; traceback?: string | null; retry_after?: number | string | null; };
+
+export type Ownership = { worker: string; version: number; expires_at: string; expired: boolean; };
+
+export type Percentiles = { p50: number; p90: number; p99: number; };
+
+export type PolicyView = { max_attempts: number; backoff: BackoffView; on_timeout: boolean; on_system: boolean; timeout: number; lifetime: number; lease_ttl: number | null; max_running_per_key: number | null; };
+
+export type Problem = { type: string; title: string; status: number; code: string; detail: string; request_id: string; job_id?: string; state?: string; existing?: string; differs?: (string)[]; size?: number; limit?: number; retry_after?: number; };
+
+export type Progress = { at?: string; fraction: number; message: string; };
+
+export type ProgressBody = { id: string; token: string; fraction: number; message?: string; };
+
+export type QueueView = { name: string; is_paused?: boolean; max_running?: number | null; counts?: Record<string, number>; claimable?: Record<string, number>; oldest_at?: string | null; };
+
+export type Queues = { queues: (QueueView)[]; };
+
+export type Rate = { count: number; window: number; };
+
+export type Reason = { code: string; text: string; };
+
+export type Reasons = { reasons: (Reason)[]; };
+
+export type Refused = { code: string; detail: string; existing?: string; differs?: (string)[] | null; };
+
+export type Release = { id: string; token: string; delay?: number | string | null; };
+
+export type ReplayAll = { type?: string | null; limit?: number | null; };
+
+export type Replayed = { count: number; };
+
+export type Result = { id: string; state: State; result?: unknown; result_base64?: string; result_encrypted?: string; };
+
+export type RetryBody = { reset_attempts?: boolean; delay?: number | string; priority?: number | "critical" | "high" | "normal" | "low" | "bulk" | null; };
+
+export type RetryOptions = { max_attempts?: number | null; max_retries?: number | null; backoff?: "constant" | "exponential" | "linear" | null; initial_delay?: number | string | null; max_delay?: number | string | null; multiplier?: number | null; jitter?: "full" | number | null; on_timeout?: boolean | null; on_system?: boolean | null; };
+
+export type ScaleReply = { queue: string; depth: number; running: number; slots: number; wanted_slots: number; drain_seconds: number | null; oldest_age: number | null; wanted_workers: number; };
+
+export type Selection = { state?: ("cancelled" | "completed" | "dead_letter" | "delayed" | "failed" | "in_flight" | "pending" | "ready" | "retrying" | "running" | "scheduled" | "succeeded")[]; type?: string | null; queue?: string | null; correlation_id?: string | null; flow?: string | null; id_prefix?: string | null; created_after?: string | null; created_before?: string | null; tags?: Record<string, string>; dry_run?: boolean; };
+
+export type Sent = { id: string; name: string; sent_at: string; jobs: (Accepted)[]; };
+
+export type State = "cancelled" | "completed" | "dead_letter" | "delayed" | "failed" | "pending" | "retrying" | "running" | "scheduled";
+
+export type Statistics = { at: string; window: number; counts: Record<string, number>; submitted_rate: number; ended_rate: number; wait: Percentiles | null; run: Percentiles | null; queues: (Figures)[]; types: (Figures)[]; sample: number; is_sampled: boolean; };
+
+export type Submission = { type: string; payload?: unknown; payload_base64?: string; queue?: string | null; priority?: number | "critical" | "high" | "normal" | "low" | "bulk" | null; delay?: number | string | null; run_at?: string | null; key?: string | null; on_duplicate?: "reject" | "return" | null; key_window?: number | string | "active" | null; tags?: Record<string, string> | null; correlation_id?: string | null; callback_url?: string | null; concurrency_key?: string | null; timeout?: number | string | null; lease_ttl?: number | string | null; lifetime?: number | string | null; retry?: RetryOptions | null; after?: (string)[] | null; after_any?: (string)[] | null; accept_failures?: boolean | null; };
+
+export type SubmittedFlow = { id: string; jobs: Record<string, Accepted>; };
+
+export type Ticks = { ticks: (string)[]; };
+
+export type TypeView = { name: string; is_paused?: boolean; counts?: Record<string, number>; rate?: Rate | null; };
+
+export type Types = { types: (TypeView)[]; };
+
+export type WorkerInfo = { id: string; host: string; pid: number; queues: Record<string, number> | null; types: (string)[]; concurrency: number; started_at: string; running?: number; seen_at?: string | null; };
+
+export type Workers = { workers: (WorkerInfo)[]; };

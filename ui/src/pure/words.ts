@@ -1,0 +1,54 @@
+// What a job is doing, or waits for, in a few words: the column that saves opening the job.
+
+import type { JobSummary } from "../api/types";
+import { between, duration, relative } from "./format";
+import { className } from "./trace";
+
+const cause = (job: JobSummary) => {
+  const failure = job.failure;
+  if (!failure) return "";
+  const name = className(failure.exception);
+  const text = name && !failure.message.startsWith(name) ? `${name}: ${failure.message}` : failure.message;
+  return text.split("\n")[0]!;
+};
+
+/** What a job is doing at *now*, by the server's clock. */
+export function doing(job: JobSummary, now: number): string {
+  switch (job.state) {
+    case "running": return running(job, now);
+    case "retrying": return [due(job, now), cause(job)].filter(Boolean).join(" · ");
+    case "delayed": return due(job, now);
+    case "scheduled":
+      return job.scheduled_at ? `ready since ${duration(between(job.scheduled_at, now))}` : "ready";
+    case "pending":
+      return job.concurrency_key ? `held up by its key, ${job.concurrency_key}` : "waits for other jobs";
+    case "completed": return ran(job);
+    case "cancelled": return job.started_at ? "cancelled while it ran" : "cancelled before it ran";
+    default: return cause(job) || "no reason stored";
+  }
+}
+
+function running(job: JobSummary, now: number): string {
+  if (!job.lease) return `attempt ${job.attempt}`;
+  const left = -between(job.lease.expires_at, now);
+  const lease = left <= 0 ? `lease ended ${duration(-left)} ago` : `lease ${duration(Math.ceil(left))}`;
+  const told = job.progress?.message;
+  return [job.lease.worker, lease, told].filter(Boolean).join(" · ");
+}
+
+function due(job: JobSummary, now: number): string {
+  return between(job.run_at, now) >= 0 ? "due now" : `next ${relative(job.run_at, now)}`;
+}
+
+function ran(job: JobSummary): string {
+  if (!job.started_at || !job.completed_at) return "done";
+  const took = `ran ${duration(between(job.started_at, job.completed_at))}`;
+  return job.attempt > 1 ? `${took}, on attempt ${job.attempt}` : took;
+}
+
+/** Since when it has been in its state. */
+export function since(job: JobSummary): string {
+  if (job.completed_at) return job.completed_at;
+  if (job.state === "running" && job.started_at) return job.started_at;
+  return job.created_at;
+}
