@@ -1,0 +1,33 @@
+// Who did what. A record never holds a payload or a secret.
+
+import { useQuery } from "../api/query";
+import type { ActionPage } from "../api/types";
+import { Empty, Loading, Panel, Problem, Stale, Time } from "../parts/basics";
+import { Page } from "../parts/shell";
+import { short } from "../pure/format";
+
+const ID = /^[0-9a-f]{8}-[0-9a-f-]{27}$/;
+
+export function Audit() {
+  const read = useQuery<ActionPage>("v1/audit?limit=100", { every: 5, pace: 5 });
+  const actions = read.data?.actions;
+  return (
+    <Page title="Audit">
+      <Stale error={read.error} at={read.at} />
+      <Panel title="Audit" note="newest first">
+        {!actions ? (read.error ? <Problem error={read.error} /> : <Loading rows={6} />) : !actions.length
+          ? <Empty title="Nobody has done anything yet">Each cancel, retry, pause, limit, replay and change of tokens is recorded here, and so is each that was refused.</Empty>
+          : <div class="scroll"><table class="cards"><thead><tr><th>When</th><th>Who</th><th>What</th><th>To</th><th>With</th><th class="n">Answer</th></tr></thead><tbody>
+            {actions.map((action) => (
+              <tr key={action.id}>
+                <td class="h"><Time at={action.at} /></td><td><b>{action.principal}</b></td><td>{action.action}</td>
+                <td class="h mono tr short" title={action.target}>{ID.test(action.target) ? short(action.target) : action.target}</td>
+                <td class="sub wrapok q sm">{Object.keys(action.detail ?? {}).length ? JSON.stringify(action.detail) : ""}</td>
+                <td class={`n h ${(action.status ?? 200) >= 400 ? "c s-failed b" : ""}`}>{action.status ?? "–"}</td>
+              </tr>
+            ))}
+          </tbody></table></div>}
+      </Panel>
+    </Page>
+  );
+}

@@ -1,0 +1,173 @@
+// The workbench: dead letters by what is common to them, the trace, and a replay at a rate.
+
+import { useEffect, useState } from "preact/hooks";
+import { useQuery } from "../../api/query";
+import type { DeadLetter, DeadLetterPage, JobView } from "../../api/types";
+import type { DeadGroup, DeadGroups } from "../../api/planned";
+import { Act, Empty, Gauge, JobLink, Link, Loading, Panel, Pill, Problem, Stale, Time } from "../../parts/basics";
+import { ask } from "../../parts/dialog";
+import { Page } from "../../parts/shell";
+import { Bars } from "../../parts/spark";
+import { count, duration, many, percent } from "../../pure/format";
+import { common, grouped, isOf } from "../../pure/groups";
+import { className } from "../../pure/trace";
+import { locked } from "../../state/actions";
+import { rightNow } from "../../state/clock";
+import { params } from "../../state/route";
+import { say } from "../../state/toast";
+import { FailureView } from "../job/attempts";
+import { end, hold, lettersOf, run, start } from "./replay";
+
+const LETTERS = 200;
+
+export function DeadLetters() {
+  const type = params.value.get("type");
+  const query = type ? `&type=${encodeURIComponent(type)}` : "";
+  const told = useQuery<DeadGroups>(`v1/dead-letters/groups${type ? `?type=${encodeURIComponent(type)}` : ""}`, { every: 10, pace: 3 });
+  const letters = useQuery<DeadLetterPage>(`v1/dead-letters?limit=${LETTERS}${query}`, { every: 10, pace: 3 });
+  const found = letters.data?.dead_letters;
+  const groups = told.data?.groups ?? (told.isMissing && found ? grouped(found, rightNow()) : undefined);
+  const chosen = groups?.find((group) => group.id === params.value.get("group")) ?? groups?.[0];
+  const total = groups?.reduce((sum, group) => sum + group.count, 0) ?? 0;
+  const isCut = told.data ? !told.data.is_complete : letters.data?.next != null;
+  return (
+    <Page title="Dead letters">
+      <Stale error={letters.error} at={letters.at} />
+      <RunPanel />
+      {groups && !groups.length ? (
+        <section class="panel"><Empty title="No dead letters">What runs out of attempts will stand here until somebody replays or discards it.</Empty></section>
+      ) : (
+        <div class="bench">
+          <Panel title={groups ? many(groups.length, "group") : "Groups"} note={groups && `${count(total)} dead letters${isCut ? ", the newest" : ""}`}>
+            {groups ? <nav aria-label="Groups">{groups.map((group) => <GroupLink key={group.id} group={group} isHere={group === chosen} />)}</nav>
+              : letters.error ? <Problem error={letters.error} /> : <Loading rows={5} />}
+            {groups && <div class="foot">By type, error and first own frame</div>}
+          </Panel>
+          {chosen && <GroupView key={chosen.id} group={chosen} letters={found?.filter((letter) => isOf(letter, chosen)) ?? []} />}
+        </div>
+      )}
+    </Page>
+  );
+}
+
+function GroupLink({ group, isHere }: { group: DeadGroup; isHere: boolean }) {
+  const query = new URLSearchParams(params.value);
+  query.set("group", group.id);
+  return (
+    <Link class="grp" to={`dead-letters?${query}`} aria-current={isHere ? "true" : undefined}>
+      <b class="tr">{group.type}</b><span class="v">{count(group.count)}</span>
+      <span class="c s-failed sm tr" title={group.message}>{className(group.exception) || group.message}</span>
+      <Bars values={group.trend} state="dead_letter" label={`${group.type}: an hour a bar, last 24 hours`} />
+      <code class="q tr">{group.frame ?? "no own frame"}</code><span />
+      <span class="q sm">first <Time at={group.first_at} />, last <Time at={group.last_at} /></span>
+    </Link>
+  );
+}
+
+function GroupView({ group, letters }: { group: DeadGroup; letters: DeadLetter[] }) {
+  const [at, setAt] = useState(0);
+  const id = group.sample[Math.min(at, group.sample.length - 1)];
+  const sample = useQuery<JobView>(id ? `v1/jobs/${id}` : null, { every: 0, pace: 30 });
+  const failure = letters.find((letter) => letter.job_id === id)?.failure ?? sample.data?.failure;
+  useEffect(() => setAt(0), [group.id]);
+  return (
+    <div class="stack">
+      <section class="panel">
+        <div class="body stack8">
+          <div class="row wrap">
+            <h2 class="title h18">{group.type}</h2><Pill state="dead_letter">{many(group.count, "dead letter")}</Pill><span class="grow" />
+            <Link class="btn" to={`jobs?state=dead_letter&type=${encodeURIComponent(group.type)}`}>Show the jobs</Link>
+            <Act role={locked("operate")} kind="danger" onClick={() => askDiscard(group)}>Discard all…</Act>
+          </div>
+          {failure ? <FailureView failure={failure} isWhole={false} /> : <Loading rows={2} />}
+        </div>
+      </section>
+      {letters.length > 1 && <CommonPanel letters={letters} />}
+      <Panel title="Sample" note={id && `${at + 1} of ${group.sample.length} newest`} tools={<>
+        {group.sample.length > 1 && <button class="btn quiet" type="button" onClick={() => setAt((at + 1) % group.sample.length)}>Next sample</button>}
+        {id && <Link class="btn quiet" to={`jobs/${id}`}>Open, edit and copy</Link>}
+      </>}>
+        <div class="body stack8">{id && <span>Job <JobLink id={id} /></span>}<code class="code">{sample.data ? JSON.stringify(sample.data.payload, null, 2) ?? "no JSON" : "…"}</code></div>
+      </Panel>
+      <ReplayPanel group={group} sample={id} />
+    </div>
+  );
+}
+
+function CommonPanel({ letters }: { letters: DeadLetter[] }) {
+  const rows: [string, ReturnType<typeof common>][] = [
+    ["queue", common(letters, (letter) => letter.queue)], ["attempts", common(letters, (letter) => String(letter.attempts))],
+    ["category", common(letters, (letter) => letter.failure.category)], ["message", common(letters, (letter) => letter.failure.message.split("\n")[0]!)],
+  ];
+  return (
+    <Panel title="What they have in common" note={`${count(letters.length)} compared`}>
+      <div class="body varies">
+        {rows.map(([name, found]) => [
+          <code class="q" key={name}>{name}</code>,
+          <span class="row" key={`${name} is`}><Gauge share={found.share} state={found.share === 1 ? "dead_letter" : "plain"} />
+            <span class="tr"><b>{found.value}</b> {found.share === 1 ? `in all ${letters.length}` : `in ${percent(found.share)}, ${found.values} values`}</span></span>,
+        ])}
+      </div>
+    </Panel>
+  );
+}
+
+type Scope = "one" | "sample" | "all";
+
+function ReplayPanel({ group, sample }: { group: DeadGroup; sample: string | undefined }) {
+  const [scope, setScope] = useState<Scope>("one");
+  const [rate, setRate] = useState(5);
+  const total = { one: 1, sample: Math.min(10, group.count), all: group.count }[scope];
+  const choices: [Scope, string, string][] = [["one", "This one", sample?.slice(0, 8) ?? ""], ["sample", "The newest 10 first", ""], ["all", "All in this group", count(group.count)]];
+  async function go(): Promise<void> {
+    try {
+      const ids = scope === "one" && sample ? [sample] : (await lettersOf(group)).map((letter) => letter.job_id).slice(0, total);
+      if (ids.length <= 1) return void start(group.type, "replay", ids, rate);
+      ask({
+        title: `Replay ${many(ids.length, "dead letter")}?`, count: ids.length, button: `Replay ${count(ids.length)}`,
+        text: `Each becomes a fresh job, ${rate} a second, in about ${duration(ids.length / rate)}. It goes on while this page is open, can be held, and stops by itself after 10 refusals.`,
+        onYes: () => void start(group.type, "replay", ids, rate),
+      });
+    } catch (error) {
+      say(error instanceof Error ? error.message : String(error), { isBad: true });
+    }
+  }
+  return (
+    <Panel title="Replay" note="each replay is a fresh job, linked to the old one">
+      <fieldset class="body stack8 plainset">
+        <legend class="vh">How many</legend>
+        {choices.map(([value, text, note]) => (
+          <label class="choice" key={value}><input type="radio" name="scope" checked={scope === value} onChange={() => setScope(value)} /><span>{text}</span><span class="q sm mono">{note}</span></label>
+        ))}
+        <label class="stack8 sm"><span>Rate: {rate} a second{total > 1 && `, about ${duration(total / rate)}`}</span>
+          <input type="range" min={1} max={50} value={rate} onInput={(event) => setRate(Number(event.currentTarget.value))} /></label>
+        <div><Act role={locked("operate")} kind="pri big" isOff={run.value !== null && run.value.state !== "over"} onClick={go}>Replay {count(total)}{total > 1 && ` at ${rate} a second`}</Act></div>
+      </fieldset>
+    </Panel>
+  );
+}
+
+async function askDiscard(group: DeadGroup): Promise<void> {
+  const ids = (await lettersOf(group)).map((letter) => letter.job_id);
+  ask({
+    title: `Discard ${many(ids.length, "dead letter")}?`, count: ids.length, button: `Discard ${count(ids.length)}`, isDangerous: true,
+    text: "They leave this list for good. Their jobs stay, as dead letters, until retention removes them, and can be retried.",
+    onYes: () => void start(group.type, "discard", ids, 50),
+  });
+}
+
+function RunPanel() {
+  const shown = run.value;
+  if (!shown) return null;
+  const words = shown.verb === "replay" ? "replayed" : "discarded";
+  return (
+    <Panel title={shown.state === "over" ? "Done" : shown.state === "held" ? "Held" : "Under way"} note={`${shown.name}, by this page`} tools={shown.state === "over"
+      ? <button class="btn quiet" type="button" onClick={() => (run.value = null)}>Close</button>
+      : <><button class="btn" type="button" onClick={() => hold(shown.state !== "held")}>{shown.state === "held" ? "Go on" : "Hold"}</button><button class="btn danger" type="button" onClick={end}>Stop</button></>}>
+      <div class="body stack8" role="status">
+        <progress class="prog" max={Math.max(shown.total, 1)} value={shown.done + shown.refused} aria-label="Progress" />
+        <span class="sm"><b>{count(shown.done)} of {count(shown.total)}</b> {words}{shown.refused > 0 && <span class="c s-refused">; {shown.refused} refused: {shown.last}</span>}</span>
+      </div>
+    </Panel>
+  );
+}

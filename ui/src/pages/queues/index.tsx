@@ -1,0 +1,69 @@
+import { useQuery } from "../../api/query";
+import type { Queues as QueuesReply, Statistics, Types, TypeView, Workers } from "../../api/types";
+import type { Series } from "../../api/planned";
+import { Act, Empty, Link, Loading, Panel, Problem, Stale, Warning } from "../../parts/basics";
+import { Page } from "../../parts/shell";
+import { count, duration, percent, rate } from "../../pure/format";
+import { locked, setPaused } from "../../state/actions";
+import { LimitBox } from "./limit";
+import { QueueTable, worstFirst } from "./table";
+
+export function Queues() {
+  const queues = useQuery<QueuesReply>("v1/queues", { every: 5, pace: 1 });
+  const types = useQuery<Types>("v1/types", { every: 5, pace: 2 });
+  const stats = useQuery<Statistics>("v1/stats?window=5m", { every: 5, pace: 2 });
+  const workers = useQuery<Workers>("v1/workers", { every: 5, pace: 5 });
+  const depth = useQuery<Series>("v1/series?metric=depth&by=queue&window=1h", { every: 10, pace: 10 });
+  const fleet = workers.data?.workers;
+  return (
+    <Page title="Queues & types">
+      <Stale error={queues.error} at={queues.at} />
+      <Panel title="Queues" note={queues.data && "worst first"}>
+        {queues.data ? (queues.data.queues.length
+          ? <QueueTable queues={worstFirst(queues.data.queues, fleet ?? [])} workers={fleet} stats={stats.data} series={depth.data} />
+          : <Empty title="No queue yet" command="fencepost dev">A queue appears with its first job.</Empty>)
+          : queues.error ? <Problem error={queues.error} /> : <Loading rows={4} />}
+      </Panel>
+      {!(types.error?.status === 403) && (
+        <Panel title="Types">
+          {types.data ? (types.data.types.length ? <TypeTable types={types.data.types} stats={stats.data} />
+            : <Empty title="No type yet">A type is the name of a task; it appears with its first job.</Empty>)
+            : types.error ? <Problem error={types.error} /> : <Loading rows={4} />}
+        </Panel>
+      )}
+      <LimitBox />
+    </Page>
+  );
+}
+
+function TypeTable({ types, stats }: { types: TypeView[]; stats: Statistics | undefined }) {
+  return (
+    <div class="scroll">
+      <table class="cards">
+        <thead><tr><th>Type</th><th class="n">Waiting</th><th class="n">Running</th><th class="n">Ended a min</th><th class="n">Succeeded</th><th class="n">Run p50</th><th class="n">Run p99</th><th class="n">Dead</th><th>Rate</th><th class="n">Actions</th></tr></thead>
+        <tbody>{types.map((type) => <TypeRow key={type.name} type={type} stats={stats} />)}</tbody>
+      </table>
+    </div>
+  );
+}
+
+function TypeRow({ type, stats }: { type: TypeView; stats: Statistics | undefined }) {
+  const figures = stats?.types.find((each) => each.name === type.name);
+  const ended = Object.values(figures?.ended ?? {}).reduce((sum, each) => sum + each, 0);
+  const counts = type.counts ?? {};
+  const dead = counts.dead_letter ?? 0;
+  return (
+    <tr class={type.is_paused ? "off" : ""}>
+      <td><span class="row"><Link class="b tr" to={`jobs?type=${encodeURIComponent(type.name)}`}>{type.name}</Link>{type.is_paused && <Warning state="plain" icon="pause">Paused</Warning>}</span></td>
+      <td class="n">{count((counts.scheduled ?? 0) + (counts.retrying ?? 0))}</td>
+      <td class="n h">{count(counts.running ?? 0)}</td>
+      <td class="n h">{figures ? rate(figures.ended_rate) : "–"}</td>
+      <td class="n h">{ended ? percent((figures!.ended.completed ?? 0) / ended) : "–"}</td>
+      <td class="n h">{figures?.run ? duration(figures.run.p50) : "–"}</td>
+      <td class="n h">{figures?.run ? duration(figures.run.p99) : "–"}</td>
+      <td class={`n h ${dead ? "c s-dead_letter b" : ""}`}>{count(dead)}</td>
+      <td class="h q">{type.rate ? `${type.rate.count} in ${duration(type.rate.window)}` : "no limit"}</td>
+      <td class="sub"><span class="row acts"><Act role={locked("operate")} kind="quiet" onClick={() => setPaused("types", type.name, !type.is_paused)}>{type.is_paused ? "Resume" : "Pause"}</Act></span></td>
+    </tr>
+  );
+}

@@ -1,0 +1,100 @@
+// Charts by uPlot, which is loaded when the first one is shown.
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import type uPlot from "uplot";
+import { clock, day } from "../pure/format";
+import { isDark } from "../state/theme";
+
+export type Line = { name: string; state: string; values: (number | null)[]; isDashed?: boolean };
+type Props = {
+  start: number; step: number; lines: Line[]; format: (value: number) => string; kind?: "area" | "bars" | "lines";
+  isLog?: boolean; label: string;
+};
+
+const HEIGHT = 176;
+
+/** The colours of a state as the page computes them: a canvas knows no custom properties. */
+function coloursOf(box: HTMLElement, state: string): { line: string; fill: string } {
+  const probe = document.createElement("span");
+  probe.className = `probe s-${state}`;
+  box.append(probe);
+  const style = getComputedStyle(probe);
+  const found = { line: style.color, fill: style.backgroundColor };
+  probe.remove();
+  return found;
+}
+
+async function load(): Promise<typeof uPlot> {
+  const [module] = await Promise.all([import("uplot"), import("uplot/dist/uPlot.min.css")]);
+  return module.default;
+}
+
+function options(Plot: typeof uPlot, box: HTMLElement, props: Props, width: number): uPlot.Options {
+  const axis = coloursOf(box, "axis");
+  const bars = Plot.paths.bars!({ size: [0.8, 24] });
+  const span = props.step * (props.lines[0]?.values.length ?? 0);
+  const time = (at: number) => (span > 86_400 ? day(at * 1000) : clock(at * 1000).slice(0, 5));
+  return {
+    width, height: HEIGHT, padding: [8, 4, 0, 0], legend: { show: false }, cursor: { points: { size: 6 }, drag: { x: false, y: false } },
+    scales: { x: { time: false }, y: props.isLog ? { distr: 3, range: (_, low, high) => [Math.max(0.001, Math.min(low, 0.01)), Math.max(high * 1.2, 1)] } : { range: (_, __, high) => [0, Math.max(high * 1.15, 1)] } },
+    axes: [
+      { stroke: axis.line, grid: { show: false }, ticks: { show: false }, size: 24, space: 72, font: "11px Inter, system-ui, sans-serif", values: (_, at) => at.map(time) },
+      { stroke: axis.line, grid: { stroke: axis.fill, width: 1 }, ticks: { show: false }, size: 56, space: 36, font: "11px Inter, system-ui, sans-serif",
+        values: (_, at) => at.map((value) => (value === null ? "" : props.format(value))) },
+    ],
+    series: [{}, ...props.lines.map((line): uPlot.Series => {
+      const { line: stroke, fill } = coloursOf(box, line.state);
+      if (props.kind === "bars") return { stroke, fill: stroke, width: 0, paths: bars, points: { show: false } };
+      return { stroke, width: 1.5, fill: props.kind === "area" ? fill : undefined, dash: line.isDashed ? [4, 3] : undefined, points: { show: false }, spanGaps: false };
+    })],
+  };
+}
+
+const dataOf = (props: Props): uPlot.AlignedData => {
+  const length = props.lines[0]?.values.length ?? 0;
+  const times = Array.from({ length }, (_, index) => props.start / 1000 + index * props.step);
+  // A logarithm has no zero: what took no time at all is drawn at the bottom.
+  const shown = props.lines.map((line) => line.values.map((value) => (props.isLog && value !== null ? Math.max(value, 0.001) : value)));
+  return [times, ...shown];
+};
+
+export function Chart(props: Props) {
+  const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const [at, setAt] = useState<number | null>(null);
+  const shape = `${isDark.value} ${props.kind} ${props.lines.map((line) => line.name).join()} ${props.step} ${props.lines[0]?.values.length}`;
+
+  useEffect(() => {
+    let isGone = false;
+    const watch = new ResizeObserver(([entry]) => entry && plot.current?.setSize({ width: Math.floor(entry.contentRect.width), height: HEIGHT }));
+    void load().then((Plot) => {
+      if (isGone || !box.current) return;
+      const made = options(Plot, box.current, props, box.current.clientWidth);
+      made.hooks = { setCursor: [(u) => setAt(u.cursor.idx ?? null)] };
+      plot.current = new Plot(made, dataOf(props), box.current);
+      watch.observe(box.current);
+    });
+    return () => {
+      isGone = true;
+      watch.disconnect();
+      plot.current?.destroy();
+      plot.current = null;
+    };
+  }, [shape]);
+  useEffect(() => plot.current?.setData(dataOf(props)), [props.lines, props.start]);
+
+  const isEmpty = props.lines.every((line) => line.values.every((value) => !value));
+  return (
+    <figure class="chart" role="img" aria-label={props.label}>
+      <div ref={box} class="plot" />
+      {isEmpty && <span class="none q sm">nothing in this time</span>}
+      <figcaption class="sm q">{at === null ? "\u00a0" : told(props, at)}</figcaption>
+    </figure>
+  );
+}
+
+function told(props: Props, at: number): string {
+  const time = clock(props.start + at * props.step * 1000);
+  const values = props.lines.map((line) => `${line.name} ${line.values[at] == null ? "–" : props.format(line.values[at]!)}`);
+  return `${time} · ${values.join(" · ")}`;
+}
