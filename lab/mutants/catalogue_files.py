@@ -52,7 +52,7 @@ MUTANTS = (
     _mutant(
         "takes-any-database-url",
         "the SQLite file of a web framework is taken from the environment",
-        "fencepost.store.environment",
+        "fencepost.store.url",
         'return url if scheme in ("postgresql", "postgres") else None',
         "return url or None",
         "tests/app/test_submitting.py",

@@ -24,7 +24,7 @@ import redis
 from tests.servers.child import Child, free_port
 from tests.servers.places import NoServerError
 
-from fencepost.cli.demo.server import programs
+from fencepost.cli.demo.processes import programs
 
 ADVICE = (
     "install your system's Redis package (Debian: redis-server), or set FENCEPOST_TEST_REDIS to "

@@ -30,7 +30,7 @@ from fencepost.store.interface.store import Store
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.sql.codec import ENCODING_NUMBER, ENCODINGS, NUMBER
 from fencepost.store.sqlite.store import SqliteStore
-from fencepost.store.wrappers.encrypted.store import encrypted
+from fencepost.store.wrappers.encrypted import encrypted
 from fencepost.testing.clock import FakeClock
 
 KEYS = KeyRing((EncryptionKey("k", b"k" * 32),))

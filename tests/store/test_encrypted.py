@@ -57,7 +57,7 @@ from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
 from fencepost.store.sqlite.store import SqliteStore
-from fencepost.store.wrappers.encrypted.store import encrypted
+from fencepost.store.wrappers.encrypted import encrypted
 from fencepost.testing.clock import FakeClock
 
 OLD, NEW = EncryptionKey("old", b"o" * 32), EncryptionKey("new", b"n" * 32)

@@ -13,7 +13,7 @@ from fencepost.core.encryption import EncryptionKey, KeyRing
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.sqlite.store import SqliteStore
-from fencepost.store.wrappers.encrypted.store import encrypted
+from fencepost.store.wrappers.encrypted import encrypted
 from fencepost.testing.clock import FakeClock
 
 KEYS = KeyRing((EncryptionKey("k2", b"2" * 32), EncryptionKey("k1", b"1" * 32)))

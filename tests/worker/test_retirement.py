@@ -27,8 +27,7 @@ from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.testing import FakeClock
-from fencepost.worker.replacement import REPLACE_CODE
-from fencepost.worker.retirement import Retirement, parse_size, resident_memory
+from fencepost.worker.retirement import REPLACE_CODE, Retirement, parse_size, resident_memory
 from fencepost.worker.run.inflight import InFlight
 from fencepost.worker.run.slots import WorkerSlots
 from fencepost.worker.shutdown import Shutdown
@@ -187,14 +186,14 @@ def test_a_process_that_does_not_end_by_itself_is_replaced(
     program = f"""
 import asyncio, os, pathlib, sys, threading
 from fencepost.clock import SystemClock
-from fencepost.worker import replacement
+from fencepost.worker import retirement
 marker = pathlib.Path({str(marker)!r})
 if marker.exists():
     is_same = os.getpid() == int(marker.read_text())
     sys.exit(0 if is_same and os.getcwd() == {str(tmp_path)!r} else 1)
 marker.write_text(str(os.getpid()))
-replacement.RETIRED_PATIENCE = 0.1
-made = replacement.Replacement(SystemClock(), is_supervised={is_supervised})
+retirement.RETIRED_PATIENCE = 0.1
+made = retirement.Replacement(SystemClock(), is_supervised={is_supervised})
 os.chdir("/")
 async def main():
     asyncio.get_running_loop().run_in_executor(None, threading.Event().wait)

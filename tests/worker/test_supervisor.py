@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from fencepost.testing.clock import FakeClock
-from fencepost.worker.replacement import REPLACE_CODE
+from fencepost.worker.retirement import REPLACE_CODE
 from fencepost.worker.supervisor import DELAY_MAX, Lifeline, ProcessSlot, Supervisor
 
 

@@ -32,9 +32,9 @@ from fencepost.handles.flows import AsyncFlow, Flow
 from fencepost.handles.job import AsyncJobHandle, JobHandle
 from fencepost.handles.root import AsyncRoot, Root
 from fencepost.handles.task import TaskHandle
-from fencepost.store.environment import url_from_environment
 from fencepost.store.interface.crons import CronView
 from fencepost.store.interface.store import Store
+from fencepost.store.url import url_from_environment
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo

@@ -17,7 +17,7 @@ from fencepost.cli.errors import refusal
 from fencepost.cli.options import WORDS, Settings, log_options, option, remember
 from fencepost.cli.output import clean
 from fencepost.core.display import did_you_mean
-from fencepost.store.environment import (
+from fencepost.store.url import (
     DEFAULT_URL,
     SHARED_VARIABLE,
     URL_VARIABLE,

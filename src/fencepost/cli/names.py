@@ -1,4 +1,6 @@
-"""Checks the names of queues and types that a user types: one that nothing uses may be a typo."""
+"""Names and ids that a user types: a name that nothing uses may be a typo, and the beginning of an
+id is enough if no other job shares it.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,21 @@ from fencepost.cli.errors import Refusal
 from fencepost.cli.options import Settings, option
 from fencepost.cli.output import clean
 from fencepost.core.display import did_you_mean, shown
-from fencepost.core.values.names import DEFAULT_QUEUE, check_queue, check_type
+from fencepost.core.values.names import (
+    DEFAULT_QUEUE,
+    check_id_prefix,
+    check_queue,
+    check_type,
+    is_id,
+)
 from fencepost.core.webhooks.delivery import DELIVERY_QUEUE, DELIVERY_TYPE
+from fencepost.errors import ConfigurationError, InvalidJobError
 
 if TYPE_CHECKING:
     from fencepost.app import App
 
+SHOWN_MAX = 5
+"""How many jobs are named whose ids begin alike."""
 OWN_NAMES = {"queue": {DEFAULT_QUEUE, DELIVERY_QUEUE}, "type": {DELIVERY_TYPE}}
 """Names that are valid even if nothing uses them yet."""
 
@@ -58,3 +69,31 @@ def confirm_name(
         raise Refusal(fact, f"unknown_{kind}", settings.repeated("--yes"))
     end = "" if fact.endswith("?") else ";"
     click.confirm(clean(f"{fact}{end} {verb} it anyway?"), abort=True, err=True)
+
+
+class AmbiguousIdError(ConfigurationError, code="ambiguous_id"):
+    """Several jobs have ids that begin like this."""
+
+
+def whole_id(app: App, text: str) -> str:
+    """Return the id that begins with *text*; *text* itself if no job has one, to be refused.
+
+    Raises AmbiguousIdError, which names the candidates.
+    """
+    if is_id(text):
+        return text
+    try:
+        prefix = check_id_prefix(text)
+    except InvalidJobError:
+        return text
+    found = app.jobs.find(id_prefix=prefix, limit=SHOWN_MAX + 1)
+    match [job.id for job in found]:
+        case []:
+            return text
+        case [id]:
+            return id
+    named = [f"{job.id} ({job.type}, {job.state})" for job in found][:SHOWN_MAX]
+    rest = " and more" if len(found) > SHOWN_MAX else ""
+    raise AmbiguousIdError(
+        f"several ids begin with {shown(text)}: {', '.join(named)}{rest}; type more of it"
+    )

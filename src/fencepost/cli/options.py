@@ -25,7 +25,7 @@ from fencepost.core.bounds import CONCURRENCY_MAX, PAGE_DEFAULT, PAGE_MAX
 from fencepost.core.display import shown, shown_url
 from fencepost.core.values.times import parse_duration, parse_instant
 from fencepost.errors import ConfigurationError, FencepostError, InvalidDurationError
-from fencepost.store.environment import DEFAULT_URL, URL_VARIABLE, url_from_environment
+from fencepost.store.url import DEFAULT_URL, URL_VARIABLE, url_from_environment
 
 F = TypeVar("F", bound=Callable[..., Any])
 LEVELS = ("debug", "info", "warning", "error")

@@ -11,7 +11,7 @@ from fencepost.core.display import shown, shown_url
 from fencepost.core.encryption import REFUSE, KeyRing, Plain
 from fencepost.errors import ConfigurationError
 from fencepost.store.interface.store import Store
-from fencepost.store.urls import split_url
+from fencepost.store.url import split_url
 
 KNOWN = (
     "memory://, sqlite:///relative/path.db, sqlite:////absolute/path.db, "
@@ -42,7 +42,7 @@ def open_store(
 
 def with_keys(store: Store, keys: KeyRing, plain: Plain = REFUSE) -> Store:
     """Return *store* with encryption around it."""
-    from fencepost.store.wrappers.encrypted.store import encrypted
+    from fencepost.store.wrappers.encrypted import encrypted
 
     return encrypted(store, keys, plain)
 

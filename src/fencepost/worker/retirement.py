@@ -1,7 +1,10 @@
-"""When a worker process is replaced: after a number of jobs, or when it uses too much memory.
+"""When a worker process is replaced, and how: after some jobs, or when it uses too much memory.
 
 It then claims no more jobs, and its run ends with the last of those it has: nothing is interrupted,
 and no attempt is lost. The limit of memory is for leaks: a process rarely gives memory back.
+
+A supervisor starts a fresh process when one ends with a certain code. Without a supervisor, the
+process starts its program again in its place, under the same process id.
 """
 
 from __future__ import annotations
@@ -9,14 +12,18 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 from random import Random
+from typing import NoReturn
 
 from fencepost.clock import Clock
 from fencepost.core.bounds import (
     MAX_JOBS_MAX,
     MAX_RSS_MAX,
     MAX_RSS_MIN,
+    RETIRED_PATIENCE,
     RETIREMENT_JITTER,
     RSS_INTERVAL,
 )
@@ -26,6 +33,8 @@ from fencepost.errors import ConfigurationError
 from fencepost.worker.run.slots import WorkerSlots
 from fencepost.worker.shutdown import Shutdown
 
+REPLACE_CODE = 75
+"""Exit code of a process that is to be replaced: see ``Worker.is_retiring``."""
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?) ?([KMG]i?B)?", re.ASCII | re.IGNORECASE)
 
@@ -94,6 +103,45 @@ class Retirement:
             if rss > self._max_rss and self._slots.turn and not self._shutdown.is_retiring:
                 self._shutdown.retire_at_limit("max_rss", self._slots, rss=as_megabytes(rss))
                 self._slots.news.set()
+
+
+class Replacement:
+    """How this process is replaced, if it comes to that."""
+
+    def __init__(self, clock: Clock, *, is_supervised: bool) -> None:
+        self._clock = clock
+        self._is_supervised = is_supervised
+        self._folder = os.getcwd()
+        """The folder where the program was started: a handler may have changed to another."""
+
+    def watch(self) -> None:
+        """Replace this process after a while, even if something keeps it from ending.
+
+        Its run is over. But a lifespan may hang as it is left, and Python waits for every thread
+        of ``asyncio.to_thread``: such a process would claim nothing, and never end.
+        """
+        threading.Thread(target=self._wait, name="fencepost-replacement", daemon=True).start()
+
+    def make(self) -> NoReturn:
+        """Replace this process now."""
+        if self._is_supervised:
+            sys.exit(REPLACE_CODE)
+        self._start_again()
+
+    def _wait(self) -> None:
+        self._clock.sleep(RETIRED_PATIENCE)
+        if self._is_supervised:
+            os._exit(REPLACE_CODE)
+        self._start_again()
+
+    def _start_again(self) -> NoReturn:
+        # execv keeps the process id, for whatever monitors it, and ends every thread.
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        with suppress(OSError):
+            os.chdir(self._folder)
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def _earlier(limit: int, rng: Random) -> int:

@@ -18,7 +18,7 @@ from typing import Any
 from fencepost.clock import Clock
 from fencepost.observe import names
 from fencepost.observe.log import log
-from fencepost.worker.replacement import REPLACE_CODE
+from fencepost.worker.retirement import REPLACE_CODE
 
 STEP_INTERVAL = 0.1
 YOUNG = 60.0

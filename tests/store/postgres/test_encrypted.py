@@ -48,7 +48,7 @@ from fencepost.store.interface.control import Replay, Replayed, RetryRequest, Se
 from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.interface.store import Store
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.wrappers.encrypted.store import encrypted
+from fencepost.store.wrappers.encrypted import encrypted
 from fencepost.testing.clock import FakeClock
 
 

@@ -21,7 +21,7 @@ from conformance import (  # noqa: F401 - they are run
 )
 from conformance.fixtures import colour, h, is_durable  # noqa: F401 - they are used by name
 from conformance.harness import MakeStore
-from fencepost.cli.demo.server import programs
+from fencepost.cli.demo.processes import programs
 from fencepost.store.interface.store import Store
 from fencepost.store.redis.store import RedisStore
 from fencepost.testing.clock import FakeClock

@@ -25,7 +25,7 @@ from fencepost.cli.options import Settings, option, sqlite_path, store_options
 from fencepost.cli.output import Columns, echo, echo_json, echo_table, rows_of
 from fencepost.core.bounds import BULK_MAX, CONCURRENCY_DEFAULT, POLL_INTERVAL
 from fencepost.core.display import shown_url
-from fencepost.store.environment import URL_VARIABLE, shared_url
+from fencepost.store.url import URL_VARIABLE, shared_url
 
 if TYPE_CHECKING:
     from fencepost.app import App

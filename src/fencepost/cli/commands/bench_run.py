@@ -30,8 +30,8 @@ from fencepost.core.job.timeouts import Retention
 from fencepost.core.values.names import RESERVED_TYPES
 from fencepost.core.values.signature import Signature
 from fencepost.errors import FencepostError, StateConflictError
-from fencepost.store.environment import URL_VARIABLE
 from fencepost.store.interface.upkeep import PruneRequest
+from fencepost.store.url import URL_VARIABLE
 from fencepost.worker import Context
 from fencepost.worker.supervisor import Lifeline
 

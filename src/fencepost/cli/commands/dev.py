@@ -136,7 +136,7 @@ class Reloader:
 
     def step(self) -> None:
         """Check the files when it is time, and restart the worker if one has changed."""
-        from fencepost.worker.replacement import REPLACE_CODE
+        from fencepost.worker.retirement import REPLACE_CODE
 
         if self._child is not None and self._child.poll() == REPLACE_CODE:
             echo("a thread of the worker did not stop; restarting", err=True)

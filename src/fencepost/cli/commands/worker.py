@@ -174,7 +174,7 @@ def _run(
         # Stop when the parent exits, so that no unsupervised worker keeps running.
         patience = longest_stop(options["grace"])
         watch_lifeline(lifeline, stop=made.stop, clock=app.session.clock, patience=patience)
-    from fencepost.worker.replacement import Replacement
+    from fencepost.worker.retirement import Replacement
 
     replacement = Replacement(app.session.clock, is_supervised=lifeline is not None)
     # A memory store would be lost with the process.

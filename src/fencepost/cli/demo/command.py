@@ -18,9 +18,8 @@ from fencepost.cli.announcement import durability
 from fencepost.cli.apps import point
 from fencepost.cli.commands.frame import Activity, frame
 from fencepost.cli.commands.top import take
-from fencepost.cli.demo.processes import DemoWorkers
+from fencepost.cli.demo.processes import DemoServer, DemoWorkers
 from fencepost.cli.demo.scenario import DemoJob, DemoScenario, ScenarioError, View
-from fencepost.cli.demo.server import DemoServer
 from fencepost.cli.demo.tasks import app, resize_image, send_mail
 from fencepost.cli.options import DURATION, Settings, option, pass_settings
 from fencepost.cli.output import clean, echo

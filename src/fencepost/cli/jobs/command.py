@@ -10,11 +10,10 @@ import click
 
 from fencepost.cli.commands.submit import parse_payload
 from fencepost.cli.completion import complete_id
-from fencepost.cli.jobs.ids import whole_id
 from fencepost.cli.jobs.show import hint_after_failure, job_view, progress_cell, show
 from fencepost.cli.jobs.watch import watch
 from fencepost.cli.jobs.where import Comparison, search, where_options
-from fencepost.cli.names import unused_names
+from fencepost.cli.names import unused_names, whole_id
 from fencepost.cli.options import (
     DURATION,
     TAG,

@@ -19,7 +19,7 @@ import click
 import msgspec
 
 from fencepost.cli.apps import find_app, point
-from fencepost.cli.jobs.ids import whole_id
+from fencepost.cli.names import whole_id
 from fencepost.cli.options import Settings
 from fencepost.cli.output import clean_lines, echo, echo_json
 from fencepost.core.display import shown_url

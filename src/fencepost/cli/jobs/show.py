@@ -10,7 +10,7 @@ import msgspec
 
 from fencepost.cli import output
 from fencepost.cli.completion import complete_id
-from fencepost.cli.jobs.ids import whole_id
+from fencepost.cli.names import whole_id
 from fencepost.cli.options import Settings, store_options
 from fencepost.cli.output import (
     Cell,

@@ -1,4 +1,4 @@
-"""What happens to jobs that wait for others, in the transaction in which those ended.
+"""Jobs that others wait for, and what happens to those in the transaction in which these end.
 
 A caller's transaction may stay open for long. So it locks neither the jobs that its new jobs wait
 for nor the jobs that wait for those it ended. It leaves notes instead, which the next claim
@@ -9,7 +9,7 @@ and leaves the note for another claim if another transaction holds a row.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -18,9 +18,10 @@ from fencepost.core.flows.dependents import MET, Parent
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Decision
 from fencepost.core.job.policy import Priority
+from fencepost.core.values.names import wanted_ids
+from fencepost.errors import UnknownDependencyError
 from fencepost.store.interface.queue import Moved, portions
-from fencepost.store.plan import Plan, Statement
-from fencepost.store.postgres.flows.parents import hold_free
+from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.jobs.catalog import Env
 from fencepost.store.postgres.jobs.finish import (
     DETACH_PENDING,
@@ -29,16 +30,39 @@ from fencepost.store.postgres.jobs.finish import (
     detached,
 )
 from fencepost.store.postgres.limits.concurrency import FreedSlots, admit
-from fencepost.store.sql.codec import BY_NUMBER, PENDING
+from fencepost.store.sql.codec import BY_NUMBER, COMPLETED, PENDING, decode_failure
 from fencepost.store.sql.endings import (
     Ended,
     Ending,
+    Stored,
     count_ended,
     ended_of,
     failed_by,
     judge_parents,
     moved,
 )
+
+COLUMNS = "id::text, seq, state, priority, depth, failure"
+HOLD_IDS = f"""
+select {COLUMNS} from fencepost.hold_parents(
+  array(select seq from fencepost.submissions where id = any (%s::uuid[]) order by seq))
+"""
+LOOK_IDS = f"""
+select id::text, seq, state, priority, coalesce(depth, 1),
+  case when state > {COMPLETED} then failure end
+from fencepost.jobs where id = any (%s::uuid[])
+"""
+HOLD_FREE = f"select {COLUMNS} from fencepost.hold_parents(%s::bigint[], false)"
+HOLD_OF_CHILD = f"""
+select parent.*, dependencies.place from fencepost.dependencies
+join (select {COLUMNS} from fencepost.hold_parents(
+  array(select parent from fencepost.dependencies where child = %s order by parent))
+) as parent on parent.seq = dependencies.parent
+where dependencies.child = %s order by dependencies.place
+"""
+
+Held = dict[str, Stored]
+"""Jobs by their ids."""
 
 WAITING = """
 select pending.seq, pending.mode, pending.missing, dependencies.parent
@@ -319,3 +343,41 @@ def pass_on_priority(env: Env, seq: int) -> Plan[None]:
         changed = [row[0] for row in heirs]
         params = (changed, [row[1] for row in heirs], [wanted[row[1], row[2]] for row in heirs])
         yield Statement(INHERIT, params)
+
+
+def hold(job_ids: Iterable[str], *, is_joined: bool = False) -> Plan[Held]:
+    """Return jobs by their ids, or raise UnknownDependencyError.
+
+    They cannot end before this transaction does; a transaction that ends one then sees its new
+    dependents. In a caller's transaction, which may stay open for long, they are only read.
+    """
+    asked = list(job_ids)
+    wanted = list(wanted_ids(asked).values())
+    rows = (yield Statement(LOOK_IDS if is_joined else HOLD_IDS, (wanted,))) if wanted else []
+    return named(rows, asked)
+
+
+def named(rows: Sequence[Row], asked: Iterable[str]) -> Held:
+    """Return the jobs that were found, or raise UnknownDependencyError."""
+    found = {row[0]: Stored(row[1], _parent(row)) for row in rows}
+    for job_id in asked:
+        if job_id.lower() not in found:
+            raise UnknownDependencyError(job_id)
+    return found
+
+
+def hold_free(seqs: Iterable[int]) -> Plan[dict[int, Parent]]:
+    """Return jobs by number, locked where they are, without those that are already locked."""
+    asked = sorted(seqs)
+    rows = (yield Statement(HOLD_FREE, (asked,))) if asked else []
+    return {row[1]: _parent(row) for row in rows}
+
+
+def hold_of(seq: int) -> Plan[list[Parent]]:
+    """Return the dependencies of a stored job, in order, locked where they are."""
+    return [_parent(row) for row in (yield Statement(HOLD_OF_CHILD, (seq, seq)))]
+
+
+def _parent(row: Row) -> Parent:
+    job_id, _, state, priority, depth, failure, *_ = row
+    return Parent(job_id, BY_NUMBER[state], Priority(priority), depth, decode_failure(failure))

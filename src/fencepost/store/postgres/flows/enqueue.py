@@ -18,8 +18,7 @@ from fencepost.core.values.times import seconds_to_us
 from fencepost.core.webhooks.delivery import DELIVERY_POLICY, DELIVERY_QUEUE, DELIVERY_TYPE
 from fencepost.store.interface.queue import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.postgres.flows.dependents import CALL_BACK, note_waiting
-from fencepost.store.postgres.flows.parents import Held, hold
+from fencepost.store.postgres.flows.dependents import CALL_BACK, Held, hold, note_waiting
 from fencepost.store.postgres.jobs.catalog import Env, JobNumbers, holder_queues
 from fencepost.store.postgres.jobs.rows import body_fields, decode_body
 from fencepost.store.postgres.limits.concurrency import FreedSlots, admit, key_fields

@@ -16,8 +16,14 @@ from fencepost.store.interface.queue import LeaseLost, Moved, Spawn, Spawned, Sp
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.engine.transaction import RETREAT, SHELTER
 from fencepost.store.postgres.flows import enqueue as graphs
-from fencepost.store.postgres.flows.dependents import count_down, end_waiting
-from fencepost.store.postgres.flows.parents import COLUMNS, Held, hold, named
+from fencepost.store.postgres.flows.dependents import (
+    COLUMNS,
+    Held,
+    count_down,
+    end_waiting,
+    hold,
+    named,
+)
 from fencepost.store.postgres.jobs.catalog import Env, JobNumbers
 from fencepost.store.postgres.jobs.edit import MOVE_PENDING, SET_LANE
 from fencepost.store.postgres.jobs.enqueue import check_times

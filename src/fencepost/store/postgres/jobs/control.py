@@ -34,8 +34,7 @@ from fencepost.store.interface.control import (
 )
 from fencepost.store.interface.queue import Duplicate, Moved, with_admitted
 from fencepost.store.plan import Plan, Row, Statement
-from fencepost.store.postgres.flows.dependents import end
-from fencepost.store.postgres.flows.parents import hold_of
+from fencepost.store.postgres.flows.dependents import end, hold_of
 from fencepost.store.postgres.jobs.catalog import Env, now_us
 from fencepost.store.postgres.jobs.edit import (
     hasten,

@@ -10,8 +10,7 @@ from fencepost.core.job.job import JobRecord
 from fencepost.core.job.lifecycle import State
 from fencepost.core.limits.concurrency import limit_of
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.postgres.flows.dependents import count_down, end_waiting
-from fencepost.store.postgres.flows.parents import hold
+from fencepost.store.postgres.flows.dependents import count_down, end_waiting, hold
 from fencepost.store.postgres.jobs.catalog import Env
 from fencepost.store.postgres.limits.concurrency import FreedSlots, slot_number
 from fencepost.store.sql.codec import encode_json

@@ -13,7 +13,7 @@ from redis.crc import key_slot
 from fencepost.core.display import shown, shown_url
 from fencepost.errors import ConfigurationError
 from fencepost.store.redis.engine.durability import DEFAULT, Durability
-from fencepost.store.urls import split_url
+from fencepost.store.url import split_url
 
 PREFIX = "{fencepost}:"
 PORT = 6379

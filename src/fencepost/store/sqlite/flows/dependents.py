@@ -1,4 +1,4 @@
-"""Dependents: unblocked or ended when the jobs that they wait for have ended.
+"""Jobs that others wait for, and dependents: unblocked or ended when those have ended.
 
 All code that ends jobs ends them through here, and their dependents follow in the same transaction:
 level by level, with a few statements per level. A store without dependencies is not queried.
@@ -16,13 +16,19 @@ from fencepost.core.job.outcome import Decision
 from fencepost.store.interface.queue import Moved
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.sql.codec import DELAYED, PENDING, SCHEDULED
-from fencepost.store.sql.endings import Ended, Ending, count_ended, ended_of, moved
+from fencepost.store.sql.endings import Ended, Ending, Stored, count_ended, ended_of, moved
 from fencepost.store.sqlite.jobs.catalog import Env, JobCounters
 from fencepost.store.sqlite.jobs.enqueue import call_back
 from fencepost.store.sqlite.jobs.finish import LiveEnding, LiveRow, complete, end
-from fencepost.store.sqlite.jobs.rows import numbers_json, values
+from fencepost.store.sqlite.jobs.rows import PARENT_COLUMNS, numbers_json, stored, values
 from fencepost.store.sqlite.limits.concurrency import admit
 
+BY_ID = f"select {PARENT_COLUMNS} from jobs where id in ({{values}})"
+OF_CHILD = f"""
+select {PARENT_COLUMNS} from dependencies join jobs on jobs.seq = dependencies.parent
+where dependencies.child = ? order by dependencies.place
+"""
+LINK = "insert into dependencies(child, place, parent) {values}"
 # In the order in which the jobs ended; in one row of JSON, see settle.LOCATE.
 LIVE_ROW = """
 json_array(
@@ -167,3 +173,24 @@ class _Level:
             counters.move(job.lane, State.PENDING, state)
             moves.append(Moved(job.job_id, lanes[job.lane].type, state, State.PENDING))
         return moves
+
+
+def find_parents(ids: Iterable[bytes]) -> Plan[dict[str, Stored]]:
+    """Return the stored jobs of *ids*, by id as text."""
+    found: dict[str, Stored] = {}
+    for sql, params in values(BY_ID, [(id_,) for id_ in ids]):
+        for row in (yield Statement(sql, params)):
+            each = stored(row)
+            found[each.parent.job_id] = each
+    return found
+
+
+def parents_of(seq: int) -> Plan[list[Stored]]:
+    """Return what the job in row *seq* waits for or waited for, in order."""
+    return [stored(row) for row in (yield Statement(OF_CHILD, (seq,)))]
+
+
+def link(edges: list[tuple[int, int, int]]) -> Plan[None]:
+    """Store dependencies: child, place among its dependencies, parent."""
+    for sql, params in values(LINK, edges):
+        yield Statement(sql, params)

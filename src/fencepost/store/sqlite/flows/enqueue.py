@@ -25,7 +25,7 @@ from fencepost.store.interface.queue import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.sql.codec import MODE_NUMBER, encode_failure
 from fencepost.store.sql.endings import Stored
-from fencepost.store.sqlite.flows.parents import find_parents, link
+from fencepost.store.sqlite.flows.dependents import find_parents, link
 from fencepost.store.sqlite.jobs import enqueue as enqueueing
 from fencepost.store.sqlite.jobs.catalog import Env, JobCounters
 from fencepost.store.sqlite.jobs.enqueue import (

@@ -14,11 +14,10 @@ from fencepost.store.interface.queue import LeaseLost, Moved, Spawn, Spawned, Sp
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.sql.codec import MODES, PENDING
 from fencepost.store.sql.endings import Stored
-from fencepost.store.sqlite.flows.dependents import end_waiting
+from fencepost.store.sqlite.flows.dependents import end_waiting, link
 from fencepost.store.sqlite.flows.enqueue import accept
-from fencepost.store.sqlite.flows.parents import PRIORITIES, link
 from fencepost.store.sqlite.jobs.catalog import Env, JobCounters
-from fencepost.store.sqlite.jobs.rows import numbers_json, values
+from fencepost.store.sqlite.jobs.rows import PRIORITIES, numbers_json, values
 from fencepost.store.sqlite.jobs.settle import leased, locate, with_states
 
 FLOW = "select flow from jobs where seq = ?"

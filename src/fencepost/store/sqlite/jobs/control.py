@@ -40,9 +40,8 @@ from fencepost.store.sql.codec import (
 )
 from fencepost.store.sql.control import each_found, one, policy_of
 from fencepost.store.sql.endings import Ending, judge_parents, moved
-from fencepost.store.sqlite.flows.dependents import end_all
+from fencepost.store.sqlite.flows.dependents import end_all, link, parents_of
 from fencepost.store.sqlite.flows.enqueue import INSERT_FRESH, held_back
-from fencepost.store.sqlite.flows.parents import link, parents_of
 from fencepost.store.sqlite.jobs.catalog import Env, JobCounters
 from fencepost.store.sqlite.jobs.edit import hasten, set_priority
 from fencepost.store.sqlite.jobs.enqueue import find_holder, take_key, write_tags

@@ -16,9 +16,14 @@ from fencepost.store.interface.queue import Duplicate, Enqueued, EnqueueReply, M
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.sql.codec import BY_NUMBER, ENCODING_NUMBER, NUMBER, encode_json
 from fencepost.store.sql.endings import Stored
-from fencepost.store.sqlite.flows.parents import PARENT_COLUMNS, stored
 from fencepost.store.sqlite.jobs.catalog import Env, JobCounters
-from fencepost.store.sqlite.jobs.rows import decode_body, numbers_json, values
+from fencepost.store.sqlite.jobs.rows import (
+    PARENT_COLUMNS,
+    decode_body,
+    numbers_json,
+    stored,
+    values,
+)
 from fencepost.store.sqlite.jobs.search import note_clock
 
 COLUMNS = """

@@ -7,10 +7,21 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
+from fencepost.core.flows.dependents import Parent
 from fencepost.core.job.job import Body
+from fencepost.core.job.policy import Priority
 from fencepost.core.values.names import id_bytes, id_text
 from fencepost.core.values.times import from_us, to_us
-from fencepost.store.sql.codec import ENCODING_NUMBER, ENCODINGS, Codec, encode_json
+from fencepost.store.plan import Row
+from fencepost.store.sql.codec import (
+    BY_NUMBER,
+    ENCODING_NUMBER,
+    ENCODINGS,
+    Codec,
+    decode_failure,
+    encode_json,
+)
+from fencepost.store.sql.endings import Stored
 
 
 def as_bytes(column: str) -> str:
@@ -54,6 +65,18 @@ CODEC = Codec(
     decode_body=decode_body,
     encode_list=encode_json,
 )
+
+
+PARENT_COLUMNS = "jobs.seq, jobs.id, jobs.state, jobs.priority, jobs.depth, jobs.failure"
+PRIORITIES = tuple(Priority)
+
+
+def stored(row: Row) -> Stored:
+    """Return the job in a row with PARENT_COLUMNS, for those that wait for it."""
+    seq, id_, state, priority, depth, failure = row
+    urgency = PRIORITIES[priority]
+    parent = Parent(id_text(id_), BY_NUMBER[state], urgency, depth or 1, decode_failure(failure))
+    return Stored(seq, parent)
 
 
 CHUNK_MAX = 256

@@ -24,8 +24,7 @@ from fencepost.store.sql.transfer import (
     needs_key,
     waiting_among,
 )
-from fencepost.store.sqlite.flows.dependents import COUNT_DOWN, end_waiting
-from fencepost.store.sqlite.flows.parents import find_parents, link
+from fencepost.store.sqlite.flows.dependents import COUNT_DOWN, end_waiting, find_parents, link
 from fencepost.store.sqlite.jobs.catalog import Env, JobCounters
 from fencepost.store.sqlite.jobs.enqueue import TAG, TAKE_KEY, find_holder
 from fencepost.store.sqlite.jobs.finish import RECORD

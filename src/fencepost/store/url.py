@@ -1,8 +1,13 @@
-"""Which store the environment names. Every command imports it, so it imports almost nothing."""
+"""The URL of a store: which one the environment names, and its parts.
+
+Every command imports this, so it imports almost nothing.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+from urllib.parse import SplitResult, urlsplit
 
 DEFAULT_URL = "sqlite:///fencepost.db"
 URL_VARIABLE = "FENCEPOST_URL"
@@ -25,3 +30,19 @@ def shared_url() -> str | None:
     url = os.environ.get(SHARED_VARIABLE, "")
     scheme = url.partition(":")[0].partition("+")[0].lower()
     return url if scheme in ("postgresql", "postgres") else None
+
+
+_HOSTS = re.compile(r"[^/?#]*")
+
+
+def split_url(url: str) -> SplitResult:
+    """Return the parts of *url*; raise ValueError if it is none.
+
+    As ``urlsplit``, which takes ``a,[::1]:7`` for a malformed host in some releases of Python.
+    """
+    scheme, mark, rest = url.partition("://")
+    found = _HOSTS.match(rest)
+    hosts = found[0] if found is not None else ""
+    if "," not in hosts:
+        return urlsplit(url)
+    return urlsplit(f"{scheme}{mark}{rest[len(hosts) :]}")._replace(netloc=hosts)
