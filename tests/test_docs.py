@@ -128,7 +128,7 @@ def test_the_files_that_are_named_exist() -> None:
     """Pages about the insides name files as `store/plan.py`, or as `tests/…` from the top."""
     package = ROOT / "src" / "fencepost"
     insides = page("internals/invariants.md") + page("internals/architecture.md")
-    named = set(re.findall(r"`([\w/]+\.(?:py|sql))`", insides))
+    named = set(re.findall(r"`([\w/]+\.(?:py|sql|lua))`", insides))
     assert named
     missing = {n for n in named if not (package / n).exists() and not (ROOT / n).exists()}
     assert missing == set()
@@ -170,7 +170,7 @@ def test_where_to_change_something_names_files_that_exist() -> None:
         steps = re.split(r"^\d+\. ", part, flags=re.MULTILINE)[1:]
         assert len(steps) >= 2, part
         for step in steps:
-            named = re.findall(r"`([\w/]+(?:\.(?:py|sql|md)|/))`", step)
+            named = re.findall(r"`([\w/]+(?:\.(?:py|sql|lua|md)|/))`", step)
             assert named or "`make " in step, step
             missing = [n for n in named if not (package / n).exists() and not (ROOT / n).exists()]
             assert missing == [], step
@@ -180,7 +180,7 @@ def test_a_new_limit_per_type_changes_at_most_fifteen_files() -> None:
     """Everything else passes the limits of a type on as one value."""
     _, after = section("Where do I change …").split("**a new limit per type**")
     part = after[after.index("\n") : after.index("These are all")]
-    named = re.findall(r"`([\w/]+\.(?:py|sql|md))`", part)
+    named = re.findall(r"`([\w/]+\.(?:py|sql|lua|md))`", part)
     assert 8 <= len(set(named)) == len(named) <= 15
 
 

@@ -1,5 +1,7 @@
 """Who sends a request: the bearer tokens of the store, cached, with a rate limit each.
 
+What a token may do is checked in ``request/endpoint.py`` (roles) and ``scope.py`` (queues).
+
 Requests without a token are accepted from this machine only, and not from web pages or proxies.
 While a store has no token, a server that only this machine can reach accepts every request. A
 browser on this machine would let strangers in: their page can send requests here (a foreign

@@ -2,7 +2,7 @@
 
 A child imports the handler by its module and name, runs it, and sends back the outcome. It is
 reused for the next job, and dies with its worker. ``Children`` is the worker's end of the pipe,
-``main`` the child's.
+``main`` the child's. If a child dies, its attempt has failed, see ``Children._died``.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class Children:
                 if isinstance(answer, Marked):
                     attempt.state.note_mark(answer.mark)
         except (EOFError, OSError) as error:
-            return self._bury(child, error, attempt.job)
+            return self._died(child, error, attempt.job)
         if child.process.is_alive() and not self._retire(child):
             self._idle.append(child)
         return answer
@@ -192,7 +192,7 @@ class Children:
         log(names.CHILD_STARTED, level=logging.DEBUG, pid=process.pid)
         return Child(process, ours)
 
-    def _bury(self, child: Child, error: Exception, job: ClaimedJob) -> Failed:
+    def _died(self, child: Child, error: Exception, job: ClaimedJob) -> Failed:
         """Return the failure of an attempt whose child ended without an answer."""
         child.process.join(1.0)
         child.pipe.close()

@@ -2,7 +2,8 @@
 
 A job's token is ``<seq>.<lane>.<lease token>.<end of the job's id>``. The lease token finds the
 lease, and the number the job in it, without a look-up by id. A token is valid for one job and one
-claim only (INV-2).
+claim only (INV-2). Whether its lease has expired is decided by the server, when it writes:
+``hold_leases`` in ``schema/functions/lease.sql``.
 """
 
 from __future__ import annotations
