@@ -94,8 +94,8 @@ LEASES = (
         "chore-is-never-left-alone",
         "a chore that failed is done again by every claim",
         "jobs.claim",
-        'RECOVER if chores.may("recover") else 0',
-        "RECOVER",
+        "for name, bit in CHORES.items() if chores.may(name)",
+        "for name, bit in CHORES.items()",
         "TestChores",
     ),
     _python(

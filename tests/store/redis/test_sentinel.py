@@ -19,7 +19,7 @@ from fencepost.core.job.job import NewJob
 from fencepost.errors import StoreError
 from fencepost.store.interface.queue import EnqueueReply
 from fencepost.store.open import open_store
-from fencepost.store.redis.engine.address import Deployment, Place, read_address
+from fencepost.store.redis.engine.address import Deployment, ServerPlace, read_address
 from fencepost.store.redis.store import RedisStore
 
 
@@ -38,7 +38,11 @@ def test_a_url_names_sentinels_the_master_and_the_database() -> None:
         "redis+sentinel://app:p%40ss@s1:26379,s2,[::1]:7/main/3?sentinel_password=x&prefix={a}:"
     )
     assert address.kind is Deployment.SENTINEL
-    assert address.places == (Place("s1", 26379), Place("s2", 26379), Place("::1", 7))
+    assert address.places == (
+        ServerPlace("s1", 26379),
+        ServerPlace("s2", 26379),
+        ServerPlace("::1", 7),
+    )
     assert (address.service, address.db, address.prefix) == ("main", 3, "{a}:")
     assert (address.username, address.password) == ("app", "p@ss")
     assert address.sentinel_login == {"password": "x"}

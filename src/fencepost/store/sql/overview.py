@@ -26,6 +26,8 @@ from fencepost.store.sql.settings import SettingPlans
 
 T = TypeVar("T")
 Counts = dict[str, dict[T, int]]
+Names = Sequence[str] | None
+"""Which are asked for; None: all."""
 UNSERVED_SHOWN = 20
 
 
@@ -47,7 +49,7 @@ class OverviewPlans(NamedTuple):
     codec: Codec
     settings: SettingPlans
 
-    def queues(self, env: SqlEnv, names: Sequence[str] | None = None) -> Plan[list[QueueView]]:
+    def queues(self, env: SqlEnv, names: Names = None) -> Plan[list[QueueView]]:
         """Return every queue that has had a job or a setting, or those of *names*."""
         counts, claimable = yield from self._counts("queue", names)
         paused = yield from self.settings.paused(Scope.QUEUE)
@@ -56,7 +58,7 @@ class OverviewPlans(NamedTuple):
         times = {name: self.codec.decode_time(at) for name, at in oldest.items()}
         return queue_views(counts, claimable, paused, limits, times, names)
 
-    def types(self, env: SqlEnv, names: Sequence[str] | None = None) -> Plan[list[TypeView]]:
+    def types(self, env: SqlEnv, names: Names = None) -> Plan[list[TypeView]]:
         """Return every type that has had a job or a setting, or those of *names*."""
         counts, _ = yield from self._counts("type", names)
         paused = yield from self.settings.paused(Scope.TYPE)
@@ -64,7 +66,7 @@ class OverviewPlans(NamedTuple):
         return type_views(counts, paused, limits, names)
 
     def _counts(
-        self, by: Literal["queue", "type"], names: Sequence[str] | None
+        self, by: Literal["queue", "type"], names: Names
     ) -> Plan[tuple[Counts[State], Counts[str]]]:
         """Return by queue or type how many jobs are in each state, and the claimable by type."""
         counts: Counts[State] = {}
@@ -78,7 +80,7 @@ class OverviewPlans(NamedTuple):
                 claimable.setdefault(name, {})[type_] = total
         return counts, claimable
 
-    def _statement(self, sql: str, by: str, names: Sequence[str] | None) -> Statement:
+    def _statement(self, sql: str, by: str, names: Names) -> Statement:
         """Return *sql* for all lanes, or for those of *names*: no other lane is read."""
         if names is None:
             return Statement(sql.format(condition="true"))
@@ -92,7 +94,7 @@ def queue_views(
     paused: set[str],
     limits: Mapping[str, int],
     oldest: Mapping[str, datetime],
-    names: Sequence[str] | None,
+    names: Names,
 ) -> list[QueueView]:
     """Return every queue that has had a job or a setting, or those of *names*."""
     return [
@@ -109,10 +111,7 @@ def queue_views(
 
 
 def type_views(
-    counts: Counts[State],
-    paused: set[str],
-    limits: Mapping[str, TypeLimits],
-    names: Sequence[str] | None,
+    counts: Counts[State], paused: set[str], limits: Mapping[str, TypeLimits], names: Names
 ) -> list[TypeView]:
     """Return every type that has had a job or a setting, or those of *names*."""
     return [
@@ -126,7 +125,7 @@ def type_views(
     ]
 
 
-def _sorted(found: set[str], names: Sequence[str] | None) -> list[str]:
+def _sorted(found: set[str], names: Names) -> list[str]:
     return sorted(found if names is None else found.intersection(names))
 
 

@@ -41,7 +41,8 @@ join fencepost.submissions j on j.seq = x.seq where e.lease_token = %s
 """
 LOOKS_MAX = 3
 """How often one claim learns of new lanes, in case other processes keep making some."""
-EXPIRE, RECOVER, RESOLVE = 1, 2, 4
+CHORES = {"expire": 1, "recover": 2, "resolve": 4}
+"""What a claim may do first, by its bit in the request."""
 
 
 class _Answer(msgspec.Struct):
@@ -66,11 +67,8 @@ def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
     A chore that fails is left for later.
     """
     chores, lease_token = env.chores, env.clock.new_id().hex()
-    recovered: list[Moved] = []
-    expired: list[Moved] = []
-    followed: list[Moved] = []
-    todo = (RECOVER if chores.may("recover") else 0) | (EXPIRE if chores.may("expire") else 0)
-    todo |= RESOLVE if chores.may("resolve") else 0
+    moves: dict[str, list[Moved]] = {name: [] for name in CHORES}
+    todo = sum(bit for name, bit in CHORES.items() if chores.may(name))
     promote = PROMOTE_BATCH if chores.may("promote") else 0
     looks = LOOKS_MAX
     damaged: list[Moved] = []
@@ -89,26 +87,14 @@ def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
             damaged += failed
             lease_token = env.clock.new_id().hex()
             continue
-        match answer.todo:
-            case "lanes":
-                yield from env.catalog.learn_lanes(request.queues, request.types)
-                looks -= 1
-            case "recover":
-                chore = recover(env, RECOVER_BATCH)
-                recovered = yield from _moved(chores, "recover", chore)
-                todo &= ~RECOVER
-            case "resolve":
-                looked = yield from sheltered(chores, "resolve", resolve(env), ([], False))
-                followed, has_left = looked
-                if has_left:
-                    chores.postpone("resolve", LEFT_PAUSE)
-                todo &= ~RESOLVE
-            case "expire":
-                chore = expire(env, EXPIRE_BATCH)
-                expired = yield from _moved(chores, "expire", chore)
-                todo &= ~EXPIRE
-            case _:
-                break
+        if answer.todo is None:
+            break
+        if answer.todo == "lanes":
+            yield from env.catalog.learn_lanes(request.queues, request.types)
+            looks -= 1
+        else:
+            moves[answer.todo] = yield from _chore(env, answer.todo)
+            todo &= ~CHORES[answer.todo]
     if answer.failed is not None:
         chores.failed("promote", answer.failed)
     elif promote:
@@ -119,15 +105,27 @@ def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
         waits.append(answer.wait)
     return Claim(
         jobs=jobs,
-        recovered=recovered,
-        expired=expired,
+        recovered=moves["recover"],
+        expired=moves["expire"],
         promoted=answer.promoted,
         held=answer.held,
         corrupt=corrupt,
-        followed=followed,
+        followed=moves["resolve"],
         wait=chores.wait(max(min(waits), 0.0) if waits else None),
         place=_place(answer),
     )
+
+
+def _chore(env: Env, name: str) -> Plan[list[Moved]]:
+    """Do what the server has found to be due."""
+    if name == "recover":
+        return (yield from _moved(env.chores, name, recover(env, RECOVER_BATCH)))
+    if name == "expire":
+        return (yield from _moved(env.chores, name, expire(env, EXPIRE_BATCH)))
+    followed, has_left = yield from sheltered(env.chores, name, resolve(env), ([], False))
+    if has_left:
+        env.chores.postpone(name, LEFT_PAUSE)
+    return followed
 
 
 def _moved(chores: Chores, name: str, chore: Plan[list[Moved]]) -> Plan[list[Moved]]:

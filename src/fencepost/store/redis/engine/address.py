@@ -33,7 +33,7 @@ class Deployment(Enum):
     CLUSTER = "redis+cluster"
 
 
-class Place(NamedTuple):
+class ServerPlace(NamedTuple):
     """Where one server listens."""
 
     host: str
@@ -48,7 +48,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str
     kind: Deployment
-    places: tuple[Place, ...]
+    places: tuple[ServerPlace, ...]
     service: str = ""
     """The name by which the Sentinels know the master."""
     username: str | None = None
@@ -136,12 +136,12 @@ def _check(address: Address, options: Mapping[str, str]) -> None:
         raise _wrong(address.url, "replicas= is for durability=replica only; add it")
 
 
-def _places(url: str, hosts: str, port: int) -> tuple[Place, ...]:
+def _places(url: str, hosts: str, port: int) -> tuple[ServerPlace, ...]:
     places = []
     for each in hosts.split(",") if hosts else ["localhost"]:
         try:
             parts = urlsplit(f"//{each}")
-            places.append(Place(parts.hostname or "localhost", parts.port or port))
+            places.append(ServerPlace(parts.hostname or "localhost", parts.port or port))
         except ValueError as error:
             raise _wrong(url, f"{shown(each)} is not host:port ({error})") from None
     return tuple(places)

@@ -19,7 +19,7 @@ import redis.asyncio
 import redis.exceptions as theirs
 
 from fencepost.generators import drive, drive_async
-from fencepost.store.redis.engine.address import Address, Deployment, Place
+from fencepost.store.redis.engine.address import Address, Deployment, ServerPlace
 from fencepost.store.redis.engine.durability import Durability, Facts, facts_of, lacking
 from fencepost.store.redis.engine.errors import UnfitError
 from fencepost.store.redis.engine.shape import SHAPES, TYPES, strangers
@@ -32,7 +32,9 @@ Questions = Generator[tuple[Any, ...], Any, Facts]
 class Master:
     """A pool of connections for threads, and one for each event loop."""
 
-    def __init__(self, place: Place, address: Address, patience: float, era: Callable[[], int]):
+    def __init__(
+        self, place: ServerPlace, address: Address, patience: float, era: Callable[[], int]
+    ):
         self.place = place
         self.era = 0
         """A number that changes when the server's data may have become older."""

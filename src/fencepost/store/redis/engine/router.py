@@ -13,7 +13,7 @@ from typing import Any
 import redis
 import redis.exceptions as theirs
 
-from fencepost.store.redis.engine.address import Address, Deployment, Place
+from fencepost.store.redis.engine.address import Address, Deployment, ServerPlace
 from fencepost.store.redis.engine.errors import BROKEN
 
 ASK_TIMEOUT = 1.0
@@ -29,7 +29,7 @@ class Router:
         self._known = list(address.places)
         self._lock = threading.Lock()
 
-    def find(self) -> Place:
+    def find(self) -> ServerPlace:
         """Return where the server is now, or raise an error of the driver's."""
         if self._address.kind is Deployment.SERVER:
             return self._address.places[0]
@@ -53,14 +53,14 @@ class Router:
             return f"knows no master called {self._address.service!r}"
         return f"nobody serves slot {self._address.slot}"
 
-    def _ask(self, place: Place) -> Place | None:
+    def _ask(self, place: ServerPlace) -> ServerPlace | None:
         if self._address.kind is Deployment.SENTINEL:
             words = ("SENTINEL", "get-master-addr-by-name", self._address.service)
             answer = self._command(place, self._address.sentinel_login, *words)
             if answer is None:
                 return None
             self._remember([place, *self._address.places])
-            return Place(_text(answer[0]), int(answer[1]))
+            return ServerPlace(_text(answer[0]), int(answer[1]))
         login = {"username": self._address.username, "password": self._address.password}
         ranges = self._command(place, login, "CLUSTER", "SLOTS")
         nodes = [(first, last, list(_nodes(place, rest))) for first, last, *rest in ranges]
@@ -68,12 +68,12 @@ class Router:
         self._remember([*masters, *(node for _, _, each in nodes for node in each)])
         return masters[0] if masters else None
 
-    def _remember(self, places: list[Place]) -> None:
+    def _remember(self, places: list[ServerPlace]) -> None:
         """Ask these next time, those of the URL after them."""
         with self._lock:
             self._known = list(dict.fromkeys([*places, *self._address.places]))
 
-    def _command(self, place: Place, login: Any, *words: str) -> Any:
+    def _command(self, place: ServerPlace, login: Any, *words: str) -> Any:
         kind: Any = redis.SSLConnection if self._address.has_tls else redis.Connection
         connection = kind(
             host=place.host,
@@ -93,11 +93,11 @@ class Router:
             connection.disconnect()
 
 
-def _nodes(asked: Place, described: list[Any]) -> Iterator[Place]:
+def _nodes(asked: ServerPlace, described: list[Any]) -> Iterator[ServerPlace]:
     """Yield the servers of a range of slots, the master first."""
     for host, port, *_ in described:
         name = _text(host) if host else asked.host  # a server may not know its own address
-        yield Place(asked.host if name == "?" else name, int(port))
+        yield ServerPlace(asked.host if name == "?" else name, int(port))
 
 
 def _text(value: bytes | str) -> str:

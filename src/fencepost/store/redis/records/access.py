@@ -13,10 +13,10 @@ from fencepost.store.interface.access import ActionPage
 from fencepost.store.plan import Plan
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, read
-from fencepost.store.redis.records.log import Log
+from fencepost.store.redis.records.log import RecordLog
 from fencepost.store.sql.access import check_room, check_same
 
-AUDIT = Log("action")
+AUDIT = RecordLog("action")
 
 _actions = msgspec.msgpack.Decoder(Action)
 

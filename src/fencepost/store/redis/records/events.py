@@ -16,10 +16,10 @@ from fencepost.store.plan import Plan
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, number_text
 from fencepost.store.redis.jobs.enqueue import accept
-from fencepost.store.redis.records.log import Log
+from fencepost.store.redis.records.log import RecordLog
 from fencepost.store.sql.events import record_of
 
-EVENTS = Log("event")
+EVENTS = RecordLog("event")
 
 _events = msgspec.msgpack.Decoder(SentEvent)
 

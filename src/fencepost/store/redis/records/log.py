@@ -11,7 +11,7 @@ from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, number_of, number_text, read
 
 
-class Log(NamedTuple):
+class RecordLog(NamedTuple):
     """The log of this name."""
 
     name: str

@@ -12,7 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fencepost.clock import Clock
 from fencepost.core import bounds
@@ -82,11 +82,7 @@ class Catalog:
     def lanes(self, numbers: Iterable[int]) -> Plan[dict[int, Lane]]:
         """Return lanes by number."""
         wanted = set(numbers)
-        missing = wanted - self._lanes.keys()
-        if missing:
-            if len(self._lanes) >= REMEMBERED_MAX:
-                self._lanes.clear()
-                missing = wanted
+        if missing := _missing(self._lanes, wanted):
             rows = yield Statement(GET_LANES, (json.dumps(sorted(missing)),))
             for row in rows:
                 self._remember_lane(Lane(*row))
@@ -113,11 +109,7 @@ class Catalog:
     def policies(self, numbers: Iterable[int]) -> Plan[dict[int, Policy]]:
         """Return policies by number, except those that cannot be read."""
         wanted = set(numbers)
-        missing = wanted - self._policies.keys()
-        if missing:
-            if len(self._policies) >= REMEMBERED_MAX:
-                self._policies.clear()
-                missing = wanted
+        if missing := _missing(self._policies, wanted):
             rows = yield Statement(GET_POLICIES, (json.dumps(sorted(missing)),))
             for number, body in rows:
                 try:
@@ -125,6 +117,15 @@ class Catalog:
                 except (ValueError, TypeError):
                     continue
         return {number: self._policies[number] for number in wanted & self._policies.keys()}
+
+
+def _missing(known: dict[int, Any], wanted: set[int]) -> set[int]:
+    """Return what is not remembered; everything, and nothing is remembered, if that is too much."""
+    missing = wanted - known.keys()
+    if missing and len(known) >= REMEMBERED_MAX:
+        known.clear()
+        return wanted
+    return missing
 
 
 class Env(NamedTuple):
