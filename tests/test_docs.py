@@ -107,7 +107,9 @@ def test_every_event_and_counter_is_explained() -> None:
 
 
 def test_every_public_name_is_documented() -> None:
-    missing = [name for name in fencepost.__all__ if not re.search(rf"\b{name}\b", EVERYTHING)]
+    public = vars(fencepost)["__all__"]
+    missing = [name for name in public if not re.search(rf"\b{name}\b", EVERYTHING)]
+    assert "App" in public
     assert missing == []
 
 

@@ -14,6 +14,7 @@
 """
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -75,6 +76,21 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+
+def _lazily(package: str, homes: dict[str, str]) -> Any:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` for names that load on first use."""
+    namespace = vars(sys.modules[package])
+    home_of = {name: module for module, names in homes.items() for name in names.split()}
+
+    def load(name: str) -> Any:
+        if name not in home_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = namespace[name] = getattr(importlib.import_module(home_of[name]), name)
+        return value
+
+    return load, lambda: sorted({*namespace, *home_of}), list(home_of)
+
+
 # Loaded when first asked for: `fencepost --help` needs none of them.
 _HOMES = {
     "fencepost.app": "App EventHandle FlowHandle JobHandle TaskHandle",
@@ -100,18 +116,5 @@ _HOMES = {
     "fencepost.observe.log": "JobLogFilter",
     "fencepost.worker": "BatchJob Context",
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
-
 if not TYPE_CHECKING:
-    __all__ = list(_HOME_OF)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(_HOME_OF[name]), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME_OF})
+    __getattr__, __dir__, __all__ = _lazily(__name__, _HOMES)

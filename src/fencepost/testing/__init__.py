@@ -10,8 +10,9 @@
 pytest finds the fixtures of ``fencepost.testing.plugin`` by itself; nothing else here needs it.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fencepost import _lazily
 
 if TYPE_CHECKING:
     from fencepost.testing.clock import FakeClock as FakeClock
@@ -33,18 +34,5 @@ _HOMES = {
     "fencepost.testing.runner": "Ran drain",
     "fencepost.testing.store": "memory_store submitted",
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
-
 if not TYPE_CHECKING:
-    __all__ = list(_HOME_OF)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(_HOME_OF[name]), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME_OF})
+    __getattr__, __dir__, __all__ = _lazily(__name__, _HOMES)
