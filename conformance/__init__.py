@@ -71,6 +71,7 @@ pytest.register_assert_rewrite(
             "racing_keys",
             "rates",
             "recovering",
+            "refusals",
             "refusing",
             "reopening",
             "reopening_graphs",
@@ -133,6 +134,7 @@ from conformance.pruning import TestPruning
 from conformance.racing_keys import TestMovingKeys, TestRacingKeys
 from conformance.rates import TestRates, TestRatesOfMany, TestRatesRacing
 from conformance.recovering import TestRecovering
+from conformance.refusals import TestRefusals
 from conformance.refusing import TestRefusedDependencies
 from conformance.reopening import TestReopening
 from conformance.reopening_graphs import (
@@ -203,6 +205,7 @@ __all__ = [
     "TestRatesOfMany",
     "TestRatesRacing",
     "TestRecovering",
+    "TestRefusals",
     "TestRefusedDependencies",
     "TestReopenedDependencies",
     "TestReopening",

@@ -164,19 +164,16 @@ MUTANTS = (
         "asks-for-the-same-lease-again",
         "a heartbeat asks for no more than what is left of a lease",
         "worker.run.heartbeater",
-        "        beats = [Beat(h.job.id, h.job.lease.token, h.job.lease_ttl) for h in batch]\n"
-        "        replies = yield",
-        "        beats = [Beat(h.job.id, h.job.lease.token, 0.0) for h in batch]\n"
-        "        replies = yield",
+        "        beats = [beat_of(h.job, h.job.lease_ttl) for h in batch]\n        replies = yield",
+        "        beats = [beat_of(h.job, 0.0) for h in batch]\n        replies = yield",
         "tests/worker/test_context.py",
     ),
     _mutant(
         "beats-add-up",
         "a heartbeat extends a lease by its TTL from its end, not from now",
         "worker.run.heartbeater",
-        "        beats = [Beat(h.job.id, h.job.lease.token, h.job.lease_ttl) for h in batch]\n"
-        "        replies = yield",
-        "        beats = [Beat(h.job.id, h.job.lease.token, 2 * h.job.lease_ttl) for h in batch]\n"
+        "        beats = [beat_of(h.job, h.job.lease_ttl) for h in batch]\n        replies = yield",
+        "        beats = [beat_of(h.job, 2 * h.job.lease_ttl) for h in batch]\n"
         "        replies = yield",
         "tests/worker/test_context.py",
     ),

@@ -310,6 +310,14 @@ PAUSED_LONG: Final = 600.0
 ACTIONS_LOOKED_AT: Final = 200
 """Of the audit log, to find who paused what."""
 
+# Refused writes.
+REFUSALS_OF_JOB_MAX: Final = 10
+REFUSALS_MAX: Final = 10_000
+REFUSALS_AT_ONCE: Final = 20
+"""Of one operation, that are recorded."""
+REFUSALS_RATE: Final = 5.0
+"""Records a second of one process; the others are only counted and logged."""
+
 # Series. Times are in seconds.
 SERIES_LOOK: Final = 2.0
 """How often the leader looks whether a sample is due."""

@@ -122,6 +122,8 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs from which ``ended_rate`` and the times were computed."""
     is_sampled: bool
     """True if more jobs ended in the window; the sample has the newest."""
+    refused: int = 0
+    """Writes of workers without a valid lease that were recorded, since the store was made."""
 
 
 def percentiles(values: Sequence[float]) -> Percentiles | None:
@@ -167,6 +169,7 @@ def statistics(
     queues: Counts,
     types: Counts,
     submitted_rate: float,
+    refused: int = 0,
 ) -> Statistics:
     """Return the statistics of *jobs*, the newest that ended, and of the counts."""
     seconds = covered(jobs, now=now, window=window, is_sampled=is_sampled)
@@ -183,6 +186,7 @@ def statistics(
         types=_figures(types, _grouped(jobs, "type"), seconds),
         sample=len(jobs),
         is_sampled=is_sampled,
+        refused=refused,
     )
 
 

@@ -13,6 +13,7 @@ from fencepost.core.job.history import Change
 from fencepost.core.job.job import Attempt, DeadLetter
 from fencepost.core.job.lifecycle import COARSE, State
 from fencepost.core.job.why import Reason
+from fencepost.core.refusals import RefusedWrite
 from fencepost.wire.bodies import Base64, Json
 from fencepost.wire.bounds import HTTP_WAIT_DEFAULT
 from fencepost.wire.terms import (
@@ -100,6 +101,19 @@ class History(msgspec.Struct, frozen=True):
     """The states that a job has been in, oldest first."""
 
     history: list[Change]
+
+
+class WireRefusal(RefusedWrite, frozen=True, kw_only=True):
+    """A write that was refused, and who tried it."""
+
+    worker: str | None
+    """The worker that had the stale lease; null if that is not known."""
+
+
+class RefusedWrites(msgspec.Struct, frozen=True):
+    """The last writes to a job that were refused, at most 10, the newest first."""
+
+    refusals: list[WireRefusal]
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

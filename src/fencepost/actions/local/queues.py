@@ -105,6 +105,7 @@ def stats(session: Session, window: Duration) -> Script[Statistics]:
     types = yield session.store.overview.types()
     jobs, is_sampled = yield from _ended(session, now, seconds)
     submitted_rate = yield from _submitted_rate(session, JobFilter(), now, seconds)
+    refused = yield session.store.refusals.total()
     return statistics(
         jobs,
         now=now,
@@ -113,6 +114,7 @@ def stats(session: Session, window: Duration) -> Script[Statistics]:
         queues={queue.name: queue.counts for queue in queues},
         types={type.name: type.counts for type in types},
         submitted_rate=submitted_rate,
+        refused=refused,
     )
 
 

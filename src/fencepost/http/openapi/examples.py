@@ -165,6 +165,15 @@ def _jobs() -> dict[Any, Any]:
         control.History: {"history": [{"state": "pending", "at": NOW, "reason": "submitted"}]},
         control.Result: {"id": JOB_ID, "state": "completed", "result": {"sent": True}},
         control.Reasons: {"reasons": [reason]},
+        control.RefusedWrites: {
+            "refusals": [
+                _json(
+                    """"operation": "ack", "fence_held": 2, "fence_present": 3,
+                    "worker": "app-1:3977" """,
+                    at=NOW,
+                )
+            ]
+        },
         control.Cancelled: {"count": 12, "dry_run": True},
         control.JobCount: {"count": 42},
         control.WireDeadLetterPage: {"dead_letters": [letter], "next": None},

@@ -122,6 +122,21 @@ async def get_history(call: Call[Nothing, Nothing]) -> Reply:
     return Reply(control.History(changes(job, found)))
 
 
+@route("GET /v1/jobs/{id}/refusals", "See refused writes to a job", control.RefusedWrites)
+async def get_refusals(call: Call[Nothing, Nothing]) -> Reply:
+    """Return what workers without a valid lease tried to write about a job, the newest first."""
+    job = await look(call)
+    store = call.session.store
+    found = await store.run_async(store.refusals.list(job.id))
+    attempts = await call.run(call.actions.jobs.attempts(job.id)) if found else []
+    workers = {attempt.lease_version: attempt.worker for attempt in attempts}
+    shown_ = [
+        control.WireRefusal(**asdict(each), worker=workers.get(each.fence_held or 0))
+        for each in found
+    ]
+    return Reply(control.RefusedWrites(shown_))
+
+
 @route(
     "GET /v1/jobs/{id}/result",
     "Get the result of a completed job",

@@ -99,6 +99,8 @@ class Beat(msgspec.Struct, gc=False, frozen=True):
     token: str
     lease_ttl: float | None = None
     """In seconds; None is what the claim, or the job itself, asked for."""
+    version: int | None = None
+    """Of the lease, if it is known: for the record, should it be refused."""
 
 
 class Save(msgspec.Struct, gc=False, frozen=True):

@@ -28,6 +28,7 @@ from fencepost.store.interface.joins import JoinsFacet, joins_nothing
 from fencepost.store.interface.overview import OverviewFacet
 from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.reader import ReaderFacet
+from fencepost.store.interface.refusals import RefusalsFacet
 from fencepost.store.interface.series import SeriesFacet
 from fencepost.store.interface.settings import SettingsFacet
 from fencepost.store.interface.transfer import TransferFacet
@@ -73,6 +74,7 @@ class Facets:
     cluster: ClusterFacet
     overview: OverviewFacet
     series: SeriesFacet
+    refusals: RefusalsFacet
     events: EventsFacet
     transfer: TransferFacet
     joins: JoinsFacet

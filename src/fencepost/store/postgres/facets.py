@@ -15,6 +15,7 @@ from fencepost.store.interface.joins import JoinsFacet
 from fencepost.store.interface.overview import OverviewFacet
 from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.reader import ReaderFacet
+from fencepost.store.interface.refusals import RefusalsFacet
 from fencepost.store.interface.series import SeriesFacet
 from fencepost.store.interface.settings import SettingsFacet
 from fencepost.store.interface.store import Facets
@@ -43,6 +44,7 @@ from fencepost.store.postgres.records import (
     overview,
     transfer,
 )
+from fencepost.store.postgres.records.refusals import REFUSALS
 from fencepost.store.postgres.records.series import SERIES
 
 bound: Binder[Env] = Binder()
@@ -62,6 +64,7 @@ def facets(env: Env) -> Facets:
         cluster=PostgresCluster(env),
         overview=PostgresOverview(env),
         series=PostgresSeries(env),
+        refusals=PostgresRefusals(env),
         events=PostgresEvents(env),
         transfer=PostgresTransfer(env),
         joins=PostgresJoins(env),
@@ -156,6 +159,12 @@ class PostgresSeries(BoundFacet[Env], SeriesFacet):
     totals = bound(SERIES.totals)
     record = bound(SERIES.record)
     read = bound(SERIES.read)
+
+
+class PostgresRefusals(BoundFacet[Env], RefusalsFacet):
+    record = bound(REFUSALS.record)
+    list = bound(REFUSALS.refusals)
+    total = bound(REFUSALS.total)
 
 
 class PostgresEvents(BoundFacet[Env], EventsFacet):

@@ -15,6 +15,7 @@ from fencepost.store.interface.joins import JoinsFacet
 from fencepost.store.interface.overview import OverviewFacet
 from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.reader import ReaderFacet
+from fencepost.store.interface.refusals import RefusalsFacet
 from fencepost.store.interface.series import SeriesFacet
 from fencepost.store.interface.settings import SettingsFacet
 from fencepost.store.interface.store import Facets
@@ -31,6 +32,7 @@ from fencepost.store.redis.records import (
     doctor,
     events,
     overview,
+    refusals,
     series,
     sessions,
     settings,
@@ -54,6 +56,7 @@ def facets(env: Env, joins: JoinsFacet) -> Facets:
         cluster=RedisCluster(env),
         overview=RedisOverview(env),
         series=RedisSeries(env),
+        refusals=RedisRefusals(env),
         events=RedisEvents(env),
         transfer=RedisTransfer(env),
         joins=joins,
@@ -148,6 +151,12 @@ class RedisSeries(BoundFacet[Env], SeriesFacet):
     totals = bound(series.totals)
     record = bound(series.record)
     read = bound(series.read_rows)
+
+
+class RedisRefusals(BoundFacet[Env], RefusalsFacet):
+    record = bound(refusals.record)
+    list = bound(refusals.refusals_of)
+    total = bound(refusals.total)
 
 
 class RedisEvents(BoundFacet[Env], EventsFacet):

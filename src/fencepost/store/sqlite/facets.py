@@ -15,6 +15,7 @@ from fencepost.store.interface.joins import JoinsFacet
 from fencepost.store.interface.overview import OverviewFacet
 from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.reader import ReaderFacet
+from fencepost.store.interface.refusals import RefusalsFacet
 from fencepost.store.interface.series import SeriesFacet
 from fencepost.store.interface.settings import SettingsFacet
 from fencepost.store.interface.store import Facets
@@ -28,6 +29,7 @@ from fencepost.store.sqlite.limits import rates
 from fencepost.store.sqlite.records import cluster, doctor, events, overview, transfer
 from fencepost.store.sqlite.records.access import AUDIT, SESSIONS, TOKENS
 from fencepost.store.sqlite.records.crons import CRONS
+from fencepost.store.sqlite.records.refusals import REFUSALS
 from fencepost.store.sqlite.records.series import SERIES
 
 bound: Binder[Env] = Binder()
@@ -47,6 +49,7 @@ def facets(env: Env, reading: Env, joins: JoinsFacet) -> Facets:
         cluster=SqliteCluster(env, reading),
         overview=SqliteOverview(env, reading),
         series=SqliteSeries(env, reading),
+        refusals=SqliteRefusals(env, reading),
         events=SqliteEvents(env, reading),
         transfer=SqliteTransfer(env, reading),
         joins=joins,
@@ -141,6 +144,12 @@ class SqliteSeries(BoundFacet[Env], SeriesFacet):
     totals = bound(SERIES.totals)
     record = bound(SERIES.record)
     read = bound(SERIES.read)
+
+
+class SqliteRefusals(BoundFacet[Env], RefusalsFacet):
+    record = bound(REFUSALS.record)
+    list = bound(REFUSALS.refusals)
+    total = bound(REFUSALS.total)
 
 
 class SqliteEvents(BoundFacet[Env], EventsFacet):

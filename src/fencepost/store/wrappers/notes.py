@@ -38,6 +38,7 @@ from fencepost.store.interface.queue import (
     Settled,
     Spawned,
 )
+from fencepost.store.interface.refusals import RefusalsFacet
 from fencepost.store.interface.series import SeriesFacet
 from fencepost.store.interface.settings import SettingsFacet
 from fencepost.store.interface.transfer import TransferFacet
@@ -386,6 +387,7 @@ COUNTED_ONLY: frozenset[Method] = frozenset(
         ClusterFacet.resign,
         EventsFacet.load,
         SeriesFacet.record,
+        RefusalsFacet.record,
         TransferFacet.load,
         TransferFacet.accept_jobs,
         JoinsFacet.mark,

@@ -8,6 +8,7 @@ an operation that writes is refused when it is made.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
+from contextlib import suppress
 from functools import cache, partial
 from typing import Any, ClassVar, TypeVar, get_type_hints
 
@@ -19,6 +20,7 @@ from fencepost.store.interface.store import Facets, Store, WrappedStore
 from fencepost.store.interruption import THREAD, undisturbed
 from fencepost.store.plan import Declaration, Effect, Operation, declaration_of
 from fencepost.store.wrappers.notes import COUNTED_ONLY, NOTES, Note, note_differences
+from fencepost.store.wrappers.refusals import RefusalMeter, refused
 
 T = TypeVar("T")
 
@@ -58,6 +60,7 @@ class ObservedStore(WrappedStore):
     def __init__(self, store: Store, counters: Counters) -> None:
         super().__init__(store, store.facets)
         self._counters = counters
+        self._meter = RefusalMeter()
 
     def run(self, operation: Operation[T]) -> T:
         if THREAD.call is None:  # as in nearly every thread
@@ -72,6 +75,9 @@ class ObservedStore(WrappedStore):
             self._note_failure(operation, error)
             raise
         self._note(operation, result, start)
+        if record := self._refusals(operation, result):
+            with suppress(Exception):  # the refusal stands, whether or not it is recorded
+                self._store.run(record)
         return result
 
     async def run_async(self, operation: Operation[T]) -> T:
@@ -82,7 +88,17 @@ class ObservedStore(WrappedStore):
             self._note_failure(operation, error)
             raise
         self._note(operation, result, start)
+        if record := self._refusals(operation, result):
+            with suppress(Exception):
+                await self._store.run_async(record)
         return result
+
+    def _refusals(self, operation: Operation[Any], result: Any) -> Operation[None] | None:
+        """Return what records the writes of *operation* that were refused, if any were."""
+        found = refused(operation, result)
+        if not found or not self._meter.is_free(self._store.clock.monotonic()):
+            return None
+        return self._store.refusals.record(found)
 
     def _note_failure(self, operation: Operation[Any], error: Exception) -> None:
         pulse, now = self._counters.pulse, self._store.clock.monotonic()

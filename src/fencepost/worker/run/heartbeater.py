@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from fencepost.core.bounds import HEARTBEAT_PAUSE_MAX, SETTLE_MAX
+from fencepost.core.job.job import ClaimedJob
 from fencepost.core.job.lifecycle import State
 from fencepost.generators import drive
 from fencepost.observe.counters import Counters
@@ -41,6 +42,11 @@ T = TypeVar("T")
 
 Beating = Generator[Operation[Any], Any, T]
 """Yields what the store is to do next, and is sent its reply, or thrown its error."""
+
+
+def beat_of(job: ClaimedJob, lease_ttl: float) -> Beat:
+    """Return what extends the lease of *job*."""
+    return Beat(job.id, job.lease.token, lease_ttl, job.lease.version)
 
 
 class Heartbeater:
@@ -160,7 +166,7 @@ class Heartbeater:
         if not batch:
             return
         sent_at = self._store.clock.monotonic()
-        beats = [Beat(h.job.id, h.job.lease.token, h.job.lease_ttl) for h in batch]
+        beats = [beat_of(h.job, h.job.lease_ttl) for h in batch]
         replies = yield self._store.queue.heartbeat(beats)
         self.apply(batch, replies, sent_at)
 
