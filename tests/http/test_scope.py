@@ -185,6 +185,7 @@ LISTS = {
     "GET /v1/dead-letters",
     "GET /v1/dead-letters/groups",
     "GET /v1/attention",
+    "POST /v1/dead-letters/replay",
     "GET /v1/series",
     "GET /v1/stream",
     "GET /v1/scale/{queue}",

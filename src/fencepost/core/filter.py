@@ -89,6 +89,8 @@ class Listing(NamedTuple):
 
 JOBS = Listing(b"j1:", 18)
 DEAD_LETTERS = Listing(b"d1:", 37)
+FOUND_LETTERS = Listing(b"f1:", 5)
+"""Dead letters that meet conditions, by how many come before."""
 EVENTS = Listing(b"e1:", 18)
 ACTIONS = Listing(b"a1:", 18)
 ENDS = Listing(b"s1:", 17)

@@ -8,6 +8,7 @@ from fencepost.http.operations import (
     flows,
     jobs,
     leases,
+    letters,
     monitoring,
     queues,
     series,
@@ -21,7 +22,7 @@ _declared = [
     each
     for module in (
         *(submit, flows, claims, leases, jobs, queues, stream, monitoring),
-        *(session, attention, series),
+        *(session, attention, letters, series),
     )
     for each in vars(module).values()
     if isinstance(each, Route)

@@ -8,7 +8,6 @@ import msgspec
 
 from fencepost.core.attention import Item
 from fencepost.core.fingerprints import Group
-from fencepost.wire.terms import QueueName, Strict, TypeName
 
 
 class Attention(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,17 +15,6 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True):
 
     at: datetime
     items: list[Item]
-
-
-class LetterConditions(Strict, frozen=True, kw_only=True):
-    """Which dead letters; all conditions must be met."""
-
-    type: TypeName | None = None
-    queue: QueueName | None = None
-    since: datetime | None = None
-    """Dead at this time or later."""
-    until: datetime | None = None
-    """Dead earlier than this."""
 
 
 class Groups(msgspec.Struct, frozen=True, kw_only=True):

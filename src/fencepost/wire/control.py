@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
@@ -15,7 +15,7 @@ from fencepost.core.job.lifecycle import COARSE, State
 from fencepost.core.job.why import Reason
 from fencepost.core.refusals import RefusedWrite
 from fencepost.wire.bodies import Base64, Json
-from fencepost.wire.bounds import HTTP_WAIT_DEFAULT
+from fencepost.wire.bounds import HTTP_BATCH_MAX, HTTP_WAIT_DEFAULT
 from fencepost.wire.terms import (
     TAG_PATTERN,
     ClearableId,
@@ -24,6 +24,7 @@ from fencepost.wire.terms import (
     Cursor,
     Duration,
     IdPrefix,
+    JobId,
     PageLimit,
     PriorityName,
     PriorityNumber,
@@ -193,10 +194,35 @@ class EditBody(Strict, frozen=True, kw_only=True):
     """As ``type``."""
 
 
-class DeadLetterQuery(PageQuery, frozen=True, kw_only=True):
-    """Of one type or of all, and which page."""
+class LetterConditions(Strict, frozen=True, kw_only=True):
+    """Which dead letters; all conditions must be met."""
 
     type: TypeName | None = None
+    queue: QueueName | None = None
+    since: datetime | None = None
+    """Dead at this time or later."""
+    until: datetime | None = None
+    """Dead earlier than this."""
+
+
+class GroupedConditions(LetterConditions, frozen=True, kw_only=True):
+    """The same, and of which group."""
+
+    group: str | None = None
+    """The id of a group of ``GET /v1/dead-letters/groups``."""
+
+    @property
+    def is_looked_up(self) -> bool:
+        """Whether the store cannot answer it by itself: the newest 10,000 are looked at."""
+        return any(each is not None for each in (self.queue, self.since, self.until, self.group))
+
+
+class DeadLetterQuery(GroupedConditions, frozen=True, kw_only=True):
+    """Conditions, and which page. With others than ``type``, the newest 10,000 are looked at."""
+
+    after: Cursor | None = None
+    """The ``next`` of the previous page."""
+    limit: PageLimit = PAGE_DEFAULT
 
 
 class WireDeadLetterPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,14 +232,32 @@ class WireDeadLetterPage(msgspec.Struct, frozen=True, kw_only=True):
     next: str | None
 
 
-class ReplayAll(Strict, frozen=True, kw_only=True):
-    """Which dead letters to replay; at most ``limit`` of them."""
+class ReplayAll(GroupedConditions, frozen=True, kw_only=True):
+    """Which dead letters to replay; at most ``limit`` of them, the most recent.
 
-    type: TypeName | None = None
+    With more than ``type`` and ``limit``, the newest 10,000 are looked at.
+    """
+
     limit: Annotated[int, Meta(ge=1)] | None = None
+    """Also to try a sample first."""
+    ids: Annotated[list[JobId], Meta(extra_json_schema={"maxItems": HTTP_BATCH_MAX})] | None = None
+    """Only those of these jobs."""
+    patch: dict[str, msgspec.Raw] = field(default_factory=dict)
+    """Fields that replace those of each payload. One that is not an object is not replayed."""
+    dry_run: bool = False
+    """Only count them."""
+    expected: Annotated[int, Meta(ge=0)] | None = None
+    """Refuse with 409 if there are more than these and a tenth of them."""
+
+    @property
+    def is_selective(self) -> bool:
+        """Whether it asks for more than a type and a limit."""
+        more = (self.ids is not None, self.patch, self.dry_run, self.expected is not None)
+        return self.is_looked_up or any(more)
 
 
 class WireReplayed(msgspec.Struct, frozen=True):
-    """How many dead letters were replayed."""
+    """How many dead letters were replayed, or, in a dry run, would be."""
 
     count: int
+    dry_run: Literal[True] | UnsetType = UNSET

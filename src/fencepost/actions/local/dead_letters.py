@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import msgspec
 
 from fencepost.actions.backend import Script
 from fencepost.actions.local.jobs import blocked_by
 from fencepost.actions.local.steps import StoreActions
 from fencepost.actions.replies import DeadLetters, StoredJob
-from fencepost.core.bounds import PAGE_MAX
+from fencepost.core.bounds import PAGE_MAX, REPLAY_BATCH
 from fencepost.core.encryption import unreadable
 from fencepost.core.filter import DEAD_LETTERS, PageRequest, encode_cursor, make_page
+from fencepost.core.job.job import Job
 from fencepost.core.values.names import check_type
+from fencepost.core.values.payload import check_size, with_fields
 from fencepost.errors import DuplicateJobError, FencepostError, JobNotFoundError
-from fencepost.store.interface.control import Conflict, NotFound, Replayed, ReplayReply, Sealed
+from fencepost.store.interface.control import (
+    Conflict,
+    NotFound,
+    Replay,
+    Replayed,
+    ReplayReply,
+    Sealed,
+)
 from fencepost.store.interface.queue import Duplicate
 from fencepost.store.interface.reader import DeadLetterPage
 
@@ -84,6 +95,31 @@ class LocalDeadLetters(StoreActions):
             if position is None:
                 break
         return total
+
+    def replay_some(self, job_ids: Sequence[str], patch: Mapping[str, msgspec.Raw]) -> Script[int]:
+        """Replay these dead letters, with *patch* in their payloads; return how many were.
+
+        A batch is one transaction. If this is cut off, those before are replayed, and a repeat goes
+        on with the others: what was replayed is no dead letter any more.
+        """
+        total = 0
+        for start in range(0, len(job_ids), REPLAY_BATCH):
+            ids = job_ids[start : start + REPLAY_BATCH]
+            some: Sequence[str | Replay] = ids
+            if patch:
+                jobs: list[Job | None] = yield self._store.reader.get(ids)
+                some = list(self._patched(jobs, patch))
+            replies: list[ReplayReply] = yield self._store.control.replay(some)
+            total += sum(isinstance(reply, Replayed) for reply in replies)
+        return total
+
+    def _patched(
+        self, jobs: Sequence[Job | None], patch: Mapping[str, msgspec.Raw]
+    ) -> Iterator[Replay]:
+        for job in jobs:
+            body = None if job is None else with_fields(job.payload_body, patch)
+            if job is not None and body is not None:
+                yield Replay(job.id, payload=check_size(body, self._session.max_payload))
 
     def discard(self, job_id: str) -> Script[None]:
         """Remove a dead letter from the list, or raise JobNotFoundError."""

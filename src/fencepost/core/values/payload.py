@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import ipaddress
 import math
+from collections.abc import Mapping
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -22,6 +23,8 @@ from fencepost.errors import (
     PayloadTooLargeError,
     PermanentError,
 )
+
+_raw_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 BYTES_LIKE = (bytes, bytearray, memoryview)
 
@@ -218,6 +221,18 @@ def decode_result(body: Body, kind: Any) -> Any:
         return decoder_for(kind).decode(body.data)
     except (TypeError, msgspec.ValidationError, NotImplementedError):
         return decode(body)
+
+
+def with_fields(body: Body, fields: Mapping[str, msgspec.Raw]) -> Body | None:
+    """Return *body* with some fields replaced; None if it is not a JSON object.
+
+    All else stays as it was written, digit by digit.
+    """
+    try:
+        known = _raw_fields.decode(body.data) if body.encoding is Encoding.JSON else None
+    except msgspec.MsgspecError:
+        return None
+    return None if known is None else Body(msgspec.json.encode({**known, **fields}))
 
 
 def check_size(body: Body, limit: int) -> Body:

@@ -24,7 +24,7 @@ from fencepost.errors import JobNotFoundError
 from fencepost.http.operations.submit import created
 from fencepost.http.request.call import Call, Nothing, Reply, afterwards, token_watch
 from fencepost.http.request.problems import HttpError
-from fencepost.http.request.route import FOLLOW, action, route, store_action
+from fencepost.http.request.route import FOLLOW, action, route
 from fencepost.http.scope import (
     check_content_allowed,
     may_see_all,
@@ -264,19 +264,6 @@ async def edit_job(call: Call[control.EditBody, Nothing]) -> Reply:
     return Reply(_summary(call.principal, seen))
 
 
-@route("GET /v1/dead-letters", "List dead letters", control.WireDeadLetterPage, "invalid_job")
-async def list_dead_letters(call: Call[Nothing, control.DeadLetterQuery]) -> Reply:
-    """Return a page of dead letters, the most recent first."""
-    query = call.query
-    page = await call.run(
-        call.actions.dead_letters.find(
-            query.type, query.after, query.limit, queues=call.principal.queues
-        )
-    )
-    letters = [readable(letter) for letter in await shown(call, page.letters)]
-    return Reply(control.WireDeadLetterPage(dead_letters=letters, next=page.next))
-
-
 @action(
     "POST /v1/dead-letters/{id}/replay",
     "dead_letter.replay",
@@ -290,24 +277,8 @@ async def replay_dead_letter(call: Call[Nothing, Nothing]) -> Reply:
     job = await look(call)
     stored = await call.run(call.actions.dead_letters.replay(job.id))
     call.detail["job_id"] = stored.id
+    call.api.letters.forget()
     return created(stored)
-
-
-@store_action(
-    "POST /v1/dead-letters/replay",
-    "dead_letters.replay",
-    "Replay every dead letter (of a type)",
-    control.WireReplayed,
-    "invalid_job",
-    is_body_optional=True,
-)
-async def replay_dead_letters(call: Call[control.ReplayAll, Nothing]) -> Reply:
-    """Replay every dead letter (of a type) that can be replayed."""
-    body = call.body
-    call.detail["conditions"] = conditions_of(body)
-    count = await call.run(call.actions.dead_letters.replay_all(body.type, body.limit))
-    call.detail["count"] = count
-    return Reply(control.WireReplayed(count))
 
 
 @action(
@@ -317,4 +288,5 @@ async def discard_dead_letter(call: Call[Nothing, Nothing]) -> Reply:
     """Take a dead letter off the list; its job is kept until retention removes it."""
     job = await look(call)
     await call.run(call.actions.dead_letters.discard(job.id))
+    call.api.letters.forget()
     return Reply(None, 204)
