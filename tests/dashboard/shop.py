@@ -8,7 +8,7 @@ with open_shop(folder) as shop:
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -117,6 +117,14 @@ class Shop:
         thread.start()
         self._workers.append((worker, thread))
         return worker
+
+    def wait_for(self, states: Iterable[str], patience: float = 30.0) -> None:
+        """Return when there are jobs in each of *states*."""
+        clock = self.app.session.clock
+        deadline = clock.monotonic() + patience
+        while not all(self.app.jobs.count(state=state) for state in states):
+            assert clock.monotonic() < deadline, f"no job came to one of {states}"
+            clock.sleep(0.05)
 
     def close(self) -> None:
         """Let everything end, and wait for it."""

@@ -16,7 +16,8 @@ export class ApiError extends Error {
 
   /** The server has no such route: a part of the page that needs it hides. */
   get isMissing(): boolean {
-    return this.status === 404 && this.code === "not_found";
+    // Where another method has a path of this shape, it is 405.
+    return this.code === "not_found" || this.code === "method_not_allowed";
   }
 
   /** Nobody answered, or the store did not: what is shown stays, and is told to be old. */

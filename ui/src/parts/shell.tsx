@@ -78,7 +78,7 @@ function StoreCard() {
         <span class={`livedot is-${link.value}`} />
         <b class="tr">{known.app ?? location.host}</b>
       </div>
-      <div class="q tr">{[engine, known.store.durability].filter(Boolean).join(", ")}</div>
+      <div class="q tr">{[engine, known.store.durability?.split(":")[0]].filter(Boolean).join(", ")}</div>
     </div>
   );
 }
@@ -121,8 +121,8 @@ export function TopBar({ title, above }: { title: string; above?: { path: string
       {above && <span class="crumb row"><Link to={above.path}>{above.name}</Link><span>/</span></span>}
       <h1 class={`tr ${above ? "mono" : ""}`}>{title}</h1>
       <span class="grow" />
-      <button class="find" type="button" aria-label="Search or act" onClick={() => (isPaletteOpen.value = true)}>
-        <Icon name="search" /><span>Search or act</span><kbd>Ctrl K</kbd>
+      <button class="find" type="button" onClick={() => (isPaletteOpen.value = true)}>
+        <Icon name="search" /><span>Search or act</span><kbd aria-hidden="true">Ctrl K</kbd>
       </button>
       <LiveButton />
       <button class="btn ico quiet" type="button" onClick={toggleTheme}

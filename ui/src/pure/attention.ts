@@ -6,7 +6,7 @@ import { between, count, duration, many } from "./format";
 
 const SILENT = 20;
 const serves = (worker: WorkerInfo, queue: string, type: string) =>
-  (worker.types as string[]).includes(type) && (worker.queues === null || queue in (worker.queues as object));
+  (worker.types as string[]).includes(type) && (worker.queues === null || Object.hasOwn(worker.queues as object, queue));
 
 export function attention(queues: QueueView[], workers: WorkerInfo[], now: number): AttentionItem[] {
   return [...queues.flatMap((queue) => unserved(queue, workers)), ...workers.flatMap((worker) => silent(worker, now)), ...queues.flatMap(paused)];

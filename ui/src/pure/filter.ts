@@ -16,6 +16,9 @@ export const FIELDS: Record<string, Field> = {
   before: { api: "created_before", hint: "1h, 7d, or a time" },
 };
 
+/** What is typed or linked may be called like something that every object inherits. */
+export const isField = (name: string) => Object.hasOwn(FIELDS, name);
+
 const UNITS: Record<string, number> = { s: 1, m: 60, h: 3600, d: 86_400 };
 
 /** A time, or how long ago: 15m. Null if it is neither. */
@@ -30,7 +33,7 @@ export function timeOf(text: string, now: number): string | null {
 export function readFilter(search: string): Condition[] {
   const found: Condition[] = [];
   for (const [field, value] of new URLSearchParams(search)) {
-    if (field in FIELDS && value) found.push({ field, value });
+    if (isField(field) && value) found.push({ field, value });
   }
   return found;
 }
@@ -58,7 +61,7 @@ export function readText(text: string): Condition | null {
   if (!typed) return null;
   const colon = typed.indexOf(":");
   const field = colon < 0 ? "" : typed.slice(0, colon);
-  if (field in FIELDS) {
+  if (isField(field)) {
     const value = typed.slice(colon + 1).trim();
     return value ? { field, value } : null;
   }

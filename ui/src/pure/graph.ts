@@ -13,7 +13,7 @@ const WORST = ["failed", "dead_letter", "cancelled", "running", "retrying", "del
 
 export function graphOf(jobs: Record<string, JobSummary>, edges: FlowEdge[]): Graph {
   const names = Object.keys(jobs);
-  const known = edges.filter((edge) => edge.from in jobs && edge.to in jobs);
+  const known = edges.filter((edge) => Object.hasOwn(jobs, edge.from) && Object.hasOwn(jobs, edge.to));
   const owner = names.length >= GROUPED_FROM ? siblings(jobs, known) : new Map(names.map((name) => [name, name]));
   const nodes = new Map<string, GraphNode>();
   for (const name of names) {

@@ -1,6 +1,6 @@
 // Shortcuts. A page adds its own while it is shown; none works while somebody types.
 
-import { useEffect } from "preact/hooks";
+import { useLayoutEffect } from "preact/hooks";
 import { PLACES } from "./places";
 import { go } from "./route";
 import { isPaused } from "./live";
@@ -17,7 +17,8 @@ let goesAt = 0;
 
 /** Shortcuts of a page: `j`, `Shift+j`, `Enter`. */
 export function useKeys(keys: Keys): void {
-  useEffect(() => {
+  // Before the next key can come: two of them may mean more than one twice.
+  useLayoutEffect(() => {
     const held = { current: keys };
     pages.add(held);
     return () => void pages.delete(held);

@@ -6,10 +6,12 @@ import type { DeadLetter, DeadLetterPage, JobView } from "../../api/types";
 import type { DeadGroup, DeadGroups } from "../../api/planned";
 import { Act, Empty, Gauge, JobLink, Link, Loading, Panel, Pill, Problem, Stale, Time } from "../../parts/basics";
 import { ask } from "../../parts/dialog";
+import { JsonTree } from "../../parts/json-tree";
 import { Page } from "../../parts/shell";
 import { Bars } from "../../parts/spark";
 import { count, duration, many, percent } from "../../pure/format";
 import { common, grouped, isOf } from "../../pure/groups";
+import { field, type Json, parseExact } from "../../pure/json";
 import { className } from "../../pure/trace";
 import { locked } from "../../state/actions";
 import { rightNow } from "../../state/clock";
@@ -19,6 +21,10 @@ import { FailureView } from "../job/attempts";
 import { end, hold, lettersOf, run, start } from "./replay";
 
 const LETTERS = 200;
+
+type Sample = { job: JobView; tree: Json };
+
+const readSample = (text: string): Sample => ({ job: JSON.parse(text), tree: parseExact(text) });
 
 export function DeadLetters() {
   const type = params.value.get("type");
@@ -67,8 +73,9 @@ function GroupLink({ group, isHere }: { group: DeadGroup; isHere: boolean }) {
 function GroupView({ group, letters }: { group: DeadGroup; letters: DeadLetter[] }) {
   const [at, setAt] = useState(0);
   const id = group.sample[Math.min(at, group.sample.length - 1)];
-  const sample = useQuery<JobView>(id ? `v1/jobs/${id}` : null, { every: 0, pace: 30 });
-  const failure = letters.find((letter) => letter.job_id === id)?.failure ?? sample.data?.failure;
+  const sample = useQuery<Sample>(id ? `v1/jobs/${id}` : null, { every: 0, pace: 30, parse: readSample });
+  const failure = letters.find((letter) => letter.job_id === id)?.failure ?? sample.data?.job.failure;
+  const payload = field(sample.data?.tree, "payload");
   useEffect(() => setAt(0), [group.id]);
   return (
     <div class="stack">
@@ -87,7 +94,7 @@ function GroupView({ group, letters }: { group: DeadGroup; letters: DeadLetter[]
         {group.sample.length > 1 && <button class="btn quiet" type="button" onClick={() => setAt((at + 1) % group.sample.length)}>Next sample</button>}
         {id && <Link class="btn quiet" to={`jobs/${id}`}>Open, edit and copy</Link>}
       </>}>
-        <div class="body stack8">{id && <span>Job <JobLink id={id} /></span>}<code class="code">{sample.data ? JSON.stringify(sample.data.payload, null, 2) ?? "no JSON" : "…"}</code></div>
+        <div class="body stack8">{id && <span>Job <JobLink id={id} /></span>}{sample.data && (payload ? <JsonTree tree={payload} /> : <p class="q">The payload is not JSON, or cannot be read here.</p>)}</div>
       </Panel>
       <ReplayPanel group={group} sample={id} />
     </div>

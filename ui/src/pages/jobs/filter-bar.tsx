@@ -5,7 +5,7 @@ import { get } from "../../api/client";
 import type { QueueView } from "../../api/types";
 import { Icon } from "../../parts/basics";
 import { STATES } from "../../pure/format";
-import { type Condition, FIELDS, readText, withCondition, writeFilter } from "../../pure/filter";
+import { type Condition, FIELDS, isField, readText, withCondition, writeFilter } from "../../pure/filter";
 import { useKeys } from "../../state/keys";
 import { go } from "../../state/route";
 
@@ -25,7 +25,7 @@ function values(field: string, queues: QueueView[]): string[] {
 export function suggest(text: string, queues: QueueView[], told: string[]): Suggestion[] {
   const colon = text.indexOf(":");
   const field = text.slice(0, Math.max(colon, 0));
-  if (FIELDS[field]) {
+  if (isField(field)) {
     const start = text.slice(colon + 1).toLowerCase();
     const known = [...new Set([...values(field, queues), ...told])];
     return known.filter((value) => value.toLowerCase().includes(start)).slice(0, LIMIT)

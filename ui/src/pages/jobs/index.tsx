@@ -14,7 +14,7 @@ import { liveQueues } from "../../state/live";
 import { go, search } from "../../state/route";
 import { BulkBar } from "./bulk";
 import { FilterBar } from "./filter-bar";
-import { useJobs } from "./list";
+import { PAGE, useJobs } from "./list";
 import { JobRow } from "./row";
 import { StatesNav } from "./states";
 
@@ -68,7 +68,7 @@ export function Jobs() {
   }
   function pickPage(): void {
     if (!canPick || !rows.length) return;
-    if (picked.size >= rows.length && conditions.length) setAll(true);
+    if (picked.size >= Math.min(rows.length, PAGE) && conditions.length) setAll(true);
     else setPicked(new Map(rows.map((job) => [job.id, job])));
   }
   useKeys({
@@ -148,7 +148,7 @@ function NewRows({ fresh, isMore, onShow }: { fresh: number; isMore: boolean; on
   return (
     <>
       <span class="vh" aria-live="polite">{told}</span>
-      {fresh > 0 && <button class="newrows" type="button" onClick={onShow}>{text} Show them <kbd>n</kbd></button>}
+      {fresh > 0 && <button class="newrows" type="button" onClick={onShow}>{text} Show them <kbd aria-hidden="true">n</kbd></button>}
     </>
   );
 }

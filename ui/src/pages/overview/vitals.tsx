@@ -3,7 +3,7 @@
 import type { QueueView, Statistics, WorkerInfo } from "../../api/types";
 import type { Series } from "../../api/planned";
 import { Spark } from "../../parts/spark";
-import { between, count, duration, percent, rate } from "../../pure/format";
+import { between, count, duration, many, percent, rate } from "../../pure/format";
 import { now } from "../../state/clock";
 
 type Vital = { name: string; value: string; unit?: string; note: string; state?: string; metric?: string };
@@ -48,7 +48,7 @@ function vitals(stats: Statistics | undefined, queues: QueueView[] | null, worke
     { name: "Failures a minute", value: stats ? perMinute(bad) : "–", note: all ? `${percent(bad / all)} of what ended` : "", state: bad ? "failed" : undefined, metric: "failed" },
     { name: "Wait p99", value: wait!, unit, note: stats?.wait ? `p50 ${duration(stats.wait.p50)}` : "nothing ended lately", state: isSlow ? "retrying" : undefined, metric: "wait_p99" },
     { name: "Oldest waiting", value: queues ? age! : "–", unit: ageUnit, note: oldest?.name ?? "nobody waits", state: waits > 300 ? "failed" : undefined, metric: "oldest_age" },
-    { name: "Running", value: queues ? count(sum("running")) : "–", unit: workers ? `of ${count(slots)} slots` : "", note: workers ? `${count(workers.length)} workers` : "", metric: "running" },
+    { name: "Running", value: queues ? count(sum("running")) : "–", unit: workers ? `of ${count(slots)} slots` : "", note: workers ? many(workers.length, "worker") : "", metric: "running" },
     { name: "Dead letters", value: queues ? count(sum("dead_letter")) : "–", note: sum("failed") ? `${count(sum("failed"))} failed for good` : "", state: sum("dead_letter") ? "dead_letter" : undefined, metric: "dead" },
   ];
 }

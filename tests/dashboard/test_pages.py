@@ -1,0 +1,147 @@
+"""Every page with real jobs: what it shows, by keyboard too, and that axe finds nothing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+from tests.dashboard.conftest import Scene, Visit, visiting
+
+AXE = Path(__file__).parent.parent.parent / "ui" / "node_modules" / "axe-core" / "axe.min.js"
+RULES = "{ runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] }"
+
+PAGES = {
+    "": "No worker",
+    "jobs": "capture_payment",
+    "jobs/{running}": "waiting for the acquirer",
+    "jobs/{retrying}": "GatewayTimeout",
+    "jobs/{delayed}": "Nobody holds it",
+    "dead-letters": "KeyError",
+    "flows": "reserve",
+    "flows/{flow}": "payment",
+    "queues": "transcode_video",
+    "workers": "payments, mail, default, reports",
+    "crons": "At 08:00 on Monday through Friday",
+    "events": "order.paid",
+    "tokens": "token",
+    "audit": "Audit",
+    "system": "This server",
+}
+
+
+def path_of(name: str, scene: Scene) -> str:
+    return name.format(**scene.ids)
+
+
+def violations(page: Any) -> list[str]:
+    """Return what axe finds, in words."""
+    found = page.evaluate(f"axe.run(document, {RULES})")
+    return [
+        f"{each['id']}: {each['nodes'][0]['html'][:160]} {each['nodes'][0]['failureSummary'][:200]}"
+        for each in found["violations"]
+    ]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_shows_real_jobs_and_axe_finds_nothing_in_either_theme(
+    visit: Visit, scene: Scene, name: str
+) -> None:
+    page = visit.go(path_of(name, scene), PAGES[name])
+    page.get_by_role("button", name="Live").wait_for()
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    for theme in ("light", "dark"):
+        page.keyboard.press("t")
+        shown = page.evaluate("document.documentElement.dataset.theme")
+        assert violations(page) == [], (theme, shown)
+    themes = {shown, page.evaluate("document.documentElement.dataset.theme")}
+    assert len(themes) == 1
+
+
+def test_no_page_is_wider_than_a_phone(browser: Any, scene: Scene) -> None:
+    options = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
+    with visiting(browser, scene.url, **options) as visit:
+        for name, text in PAGES.items():
+            page = visit.go(path_of(name, scene), text)
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
+        page.get_by_role("button", name="More").click()
+        page.get_by_role("dialog").get_by_role("link", name="Workers").click()
+        page.wait_for_url("**/workers")
+
+
+def test_the_filter_is_the_address(visit: Visit, scene: Scene) -> None:
+    page = visit.go("jobs", "render_invoice")
+    page.keyboard.press("/")
+    page.keyboard.type("queue:pay")
+    page.get_by_role("option", name="queue:payments").wait_for()
+    page.keyboard.press("Tab")
+    page.wait_for_url("**/jobs?queue=payments")
+    page.keyboard.type("tag:tenant:7")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/jobs?queue=payments&tag=tenant%3A7")
+    expect(page.locator("tr[data-id]")).to_have_count(6)
+    page.keyboard.press("Backspace")
+    page.wait_for_url("**/jobs?queue=payments")
+    page.keyboard.press("Escape")
+    page.get_by_role("navigation", name="Jobs by state").get_by_role(
+        "link", name="Retrying"
+    ).click()
+    page.wait_for_url("**/jobs?queue=payments&state=retrying")
+    expect(page.locator("tr[data-id]")).to_have_count(3)
+    page.go_back()
+    page.wait_for_url("**/jobs?queue=payments")
+    page.reload()
+    expect(page.locator("tr[data-id]")).to_have_count(8)
+
+
+def test_the_keyboard_alone_opens_a_job_and_goes_on_to_the_next(visit: Visit, scene: Scene) -> None:
+    page = visit.go("jobs?type=render_invoice")
+    page.locator("tr[data-id]").nth(2).wait_for()
+    ids = page.eval_on_selector_all("tr[data-id]", "rows => rows.map(row => row.dataset.id)")
+    for key in ("j", "j", "Enter"):
+        page.keyboard.press(key)
+    page.wait_for_url(f"**/jobs/{ids[1]}")
+    page.get_by_text(ids[1], exact=True).wait_for()
+    page.keyboard.press("]")
+    page.wait_for_url(f"**/jobs/{ids[2]}")
+    page.keyboard.press("g")
+    page.keyboard.press("q")
+    page.wait_for_url("**/queues")
+    page.keyboard.press("Control+k")
+    page.keyboard.type(ids[0][:8])
+    page.get_by_role("option", name=re.compile(ids[0][:8])).wait_for()
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/jobs/{ids[0]}")
+
+
+def test_a_number_is_shown_digit_by_digit(visit: Visit, scene: Scene) -> None:
+    done = scene.shop.tasks["render_invoice"].submit(1)
+    done.result(timeout=20)
+    page = visit.go(f"jobs/{done.id}", "Completed")
+    page.get_by_role("button", name="Result").click()
+    page.get_by_text("9007199254740993").wait_for()
+
+
+def test_what_ends_meanwhile_is_shown_without_a_reload(visit: Visit, scene: Scene) -> None:
+    page = visit.go("jobs?type=thank", "1 of 1")
+    page.get_by_role("button", name="Live").wait_for()
+    scene.app.event("order.paid").send(order=7)
+    page.get_by_text("2 of 2").wait_for()
+
+
+def test_rows_do_not_move_under_the_pointer(visit: Visit, scene: Scene) -> None:
+    page = visit.go("jobs?type=transcode_video", "transcode_video")
+    page.locator("tr[data-id]").first.hover()
+    first = page.locator("tr[data-id]").first.get_attribute("data-id")
+    scene.shop.tasks["transcode_video"].submit("other.mp4")
+    page.get_by_role("button", name="1 new job matches. Show them").wait_for()
+    assert page.locator("tr[data-id]").first.get_attribute("data-id") == first
+    page.keyboard.press("n")
+    expect(page.locator("tr[data-id]")).to_have_count(2)
+
+
+def test_a_job_that_nobody_has_and_a_page_that_is_not_there(visit: Visit, scene: Scene) -> None:
+    visit.go("jobs/0e3b7f9c-6a01-4d2e-9c55-6f0d5b1f2a77", "No job has this id")
+    visit.go("flows/0e3b7f9c-6a01-4d2e-9c55-6f0d5b1f2a77", "No flow has this id")

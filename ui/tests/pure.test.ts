@@ -1,0 +1,164 @@
+import { describe, expect, it } from "vitest";
+import type { Attempt, DeadLetter, JobSummary, QueueView, WorkerInfo } from "../src/api/types";
+import { attention } from "../src/pure/attention";
+import { jobsQuery, readFilter, readText, selectionBody, timeOf, withCondition, writeFilter } from "../src/pure/filter";
+import { criticalPath, graphOf, GROUPED_FROM, states } from "../src/pure/graph";
+import { grouped, isOf, trend } from "../src/pure/groups";
+import { append, merge, NO_ROWS } from "../src/pure/rows";
+import { snippets } from "../src/pure/snippets";
+import { eventReader } from "../src/pure/sse";
+import { scale, timeline } from "../src/pure/timeline";
+import { ownFrame, traceLines } from "../src/pure/trace";
+import { doing } from "../src/pure/words";
+
+const NOW = Date.parse("2026-11-18T12:00:00Z");
+const at = (seconds: number) => new Date(NOW + seconds * 1000).toISOString();
+
+function job(fields: Partial<JobSummary> = {}): JobSummary {
+  return {
+    id: "a", type: "t", queue: "q", priority: 2, state: "scheduled", attempt: 0, max_attempts: 3, created_at: at(-60), updated_at: at(-60), run_at: at(-60),
+    expires_at: at(9999), scheduled_at: at(-60), started_at: null, completed_at: null, lease: null, lease_version: 0, failure: null, progress: null, key: null,
+    tags: {}, correlation_id: null, replay_of: null, callback_url: null, flow: null, node: null, concurrency_key: null, ...fields,
+  } as JobSummary;
+}
+
+describe("the filter", () => {
+  it("is the address, there and back", () => {
+    const search = "?state=running&state=retrying&queue=a%26b&tag=x%3Ay%3Az";
+    expect(writeFilter(readFilter(search))).toBe(search);
+    expect(readFilter("?theme=dark&queue=&nope=1")).toEqual([]);
+  });
+  it.each([
+    ["queue:mail", { field: "queue", value: "mail" }], ["tenant:7", { field: "tag", value: "tenant:7" }], ["7c1e4b0a", { field: "id", value: "7c1e4b0a" }],
+    ["send_mail", { field: "type", value: "send_mail" }], ["queue:", null], ["  ", null], ["constructor:x", { field: "tag", value: "constructor:x" }],
+  ])("reads %s", (text, condition) => expect(readText(text)).toEqual(condition));
+  it("replaces what can have one value, and adds to what can have several", () => {
+    const one = withCondition([{ field: "queue", value: "a" }, { field: "state", value: "running" }], { field: "queue", value: "b" });
+    expect(one).toEqual([{ field: "state", value: "running" }, { field: "queue", value: "b" }]);
+    expect(withCondition(one, { field: "state", value: "failed" })).toHaveLength(3);
+    expect(withCondition(one, { field: "state", value: "running" })).toHaveLength(2);
+  });
+  it("reads times", () => {
+    expect(timeOf("15m", NOW)).toBe(at(-900));
+    expect(timeOf("2026-11-18T12:00:00Z", NOW)).toBe(at(0));
+    expect(timeOf("soon", NOW)).toBeNull();
+    expect(jobsQuery([{ field: "since", value: "1h" }], NOW).get("created_after")).toBe(at(-3600));
+  });
+  it("becomes the body of a selection", () => {
+    expect(selectionBody(readFilter("?state=running&tag=a%253Ab%3Ac&id=7c"), NOW)).toEqual({ state: ["running"], id_prefix: "7c", tags: { "a:b": "c" } });
+  });
+});
+
+describe("rows that do not move", () => {
+  const row = (id: string, second: number) => ({ id, created_at: at(second) });
+  const shown = merge(NO_ROWS, [row("b", 2), row("a", 1)], true);
+  it("are replaced where nobody looks", () => expect(merge(shown, [row("c", 3)], false).shown.map((each) => each.id)).toEqual(["c"]));
+  it("count what is new, and dim what is gone", () => {
+    const held = merge(shown, [row("c", 3), row("a", 1)], true);
+    expect(held.shown.map((each) => each.id)).toEqual(["b", "a"]);
+    expect([held.fresh, held.isMore, [...held.gone]]).toEqual([1, false, ["b"]]);
+  });
+  it("are not doubled by the next page", () => expect(append(shown, [row("a", 1), row("z", 0)]).shown.map((each) => each.id)).toEqual(["b", "a", "z"]));
+});
+
+describe("server-sent events", () => {
+  it("are read however they are cut", () => {
+    const text = ': hello\n\nid: 7\nevent: job\ndata: {"a":1}\n\nid: 8\n\ndata: x\ndata: y\n\n';
+    for (const size of [1, 3, 1000]) {
+      const read = eventReader();
+      const found = [];
+      for (let from = 0; from < text.length; from += size) found.push(...read(text.slice(from, from + size)));
+      expect(found).toEqual([{ type: "job", data: '{"a":1}', id: "7" }, { type: "message", data: "", id: "8" }, { type: "message", data: "x\ny", id: null }]);
+    }
+  });
+});
+
+describe("tracebacks", () => {
+  const text = 'Traceback (most recent call last):\n  File "/x/site-packages/lib.py", line 1, in a\n    a()\n  File "/srv/shop/pay.py", line 88, in b\n    raise E\nshop.E: no\n';
+  it("have own frames and others", () => {
+    expect(traceLines(text).map((line) => line.kind)).toEqual(["library", "library", "library", "own", "own", "error"]);
+    expect(ownFrame(text)).toEqual({ file: "/srv/shop/pay.py", line: 88, name: "b" });
+    expect(ownFrame(null)).toBeNull();
+  });
+  it("group dead letters", () => {
+    const letter = (type: string, id: string) => ({ job_id: id, type, queue: "q", state: "dead_letter", attempts: 1, completed_at: at(-10), failure: { category: "permanent", message: "no", exception: "shop.E", traceback: text } }) as DeadLetter;
+    const groups = grouped([letter("a", "1"), letter("b", "2"), letter("a", "3")], NOW);
+    expect(groups.map((group) => [group.type, group.count, group.frame])).toEqual([["a", 2, "shop/pay.py:88"], ["b", 1, "shop/pay.py:88"]]);
+    expect(isOf(letter("a", "9"), groups[0]!)).toBe(true);
+    expect(isOf(letter("b", "9"), groups[0]!)).toBe(false);
+    expect(isOf(letter("a", "9"), { ...groups[0]!, frame: "shop/pay.py:88 in b" })).toBe(true);
+    expect(trend([at(-10), at(-4000), at(-99_999)], NOW).slice(-2)).toEqual([1, 1]);
+  });
+});
+
+describe("what a job is doing", () => {
+  it.each([
+    [job(), "ready since 1 min"],
+    [job({ state: "running", lease: { worker: "w", version: 1, expires_at: at(23), expired: false } }), "w · lease 23 s"],
+    [job({ state: "running", lease: { worker: "w", version: 1, expires_at: at(-4), expired: true } }), "w · lease ended 4.0 s ago"],
+    [job({ state: "retrying", run_at: at(12), failure: { category: "temporary", message: "late", exception: "a.b.Slow" } as never }), "next in 12 s · Slow: late"],
+    [job({ state: "pending", concurrency_key: "k" }), "held up by its key, k"],
+    [job({ state: "completed", attempt: 2, started_at: at(-2), completed_at: at(-1) }), "ran 1.0 s, on attempt 2"],
+  ])("is said in words (%#)", (given, words) => expect(doing(given, NOW)).toBe(words));
+});
+
+describe("the timeline", () => {
+  const attempt = (number: number, from: number, to: number | null, outcome: string) =>
+    ({ id: String(number), job_id: "a", previous_id: null, number, lease_version: number, worker: "w", outcome, started_at: at(from), ended_at: to === null ? null : at(to), failure: null }) as Attempt;
+  it("has a lane a fence, and waits between them", () => {
+    const drawn = timeline({
+      job: job({ state: "running", attempt: 2 }), attempts: [attempt(1, -50, -40, "failed"), attempt(2, -10, null, "running")],
+      refusals: [{ at: at(-5), operation: "ack", worker: "w", fence_held: 1, fence_present: 2 }], now: NOW, left: 100, right: 700,
+    });
+    expect(drawn.lanes.map((lane) => [lane.fence, lane.end, lane.refusals.length])).toEqual([[1, "failed", 1], [2, null, 0]]);
+    expect(drawn.waits.map((wait) => wait.state)).toEqual(["scheduled", "retrying"]);
+    expect([drawn.lanes[1]!.to, drawn.now, drawn.last]).toEqual([700, 700, null]);
+  });
+  it("shows what is too short to see, and never leaves its room", () => {
+    const { place, isWidened } = scale([0, 5, 86_400_000], 0, 600);
+    expect(isWidened).toBe(true);
+    expect(place(5)).toBeGreaterThan(20);
+    expect([place(-1), place(86_400_000), place(9e9)]).toEqual([0, 600, 600]);
+    expect(scale([7], 10, 600).place(7)).toBe(10);
+  });
+  it("draws the last attempts of many", () => {
+    const many = Array.from({ length: 30 }, (_, index) => attempt(index + 1, -60 + index, -59.5 + index, "failed"));
+    const drawn = timeline({ job: job({ state: "dead_letter", completed_at: at(-29) }), attempts: many, refusals: [], now: NOW, left: 0, right: 500 });
+    expect([drawn.lanes.length, drawn.hidden, drawn.lanes[0]!.fence, drawn.last?.state]).toEqual([8, 22, 23, "dead_letter"]);
+  });
+});
+
+describe("a flow", () => {
+  const ran = (from: number, to: number) => job({ state: "completed", started_at: at(from), completed_at: at(to) });
+  it("has a critical path by run time", () => {
+    const jobs = { a: ran(-60, -50), b: ran(-50, -10), c: ran(-50, -45), d: ran(-10, 0) };
+    const edges = [{ from: "a", to: "b" }, { from: "a", to: "c" }, { from: "b", to: "d" }, { from: "c", to: "d" }];
+    expect([...criticalPath(jobs, edges)].sort()).toEqual([["a", "b"], ["b", "d"]]);
+    expect(graphOf(jobs, edges).edges.filter((edge) => edge.isCritical)).toHaveLength(2);
+    expect(states(Object.values(jobs))).toEqual([["completed", 4]]);
+  });
+  it("draws equal siblings as one, and survives a cycle and strangers", () => {
+    const jobs = Object.fromEntries([["start", job()], ...Array.from({ length: GROUPED_FROM }, (_, index) => [`n${index}`, job({ type: "leaf" })])]) as Record<string, JobSummary>;
+    const edges = Object.keys(jobs).slice(1).map((name) => ({ from: "start", to: name }));
+    const graph = graphOf(jobs, [...edges, { from: "start", to: "gone" }]);
+    expect([graph.nodes.length, graph.edges.length, graph.nodes[1]!.names.length]).toEqual([2, 1, GROUPED_FROM]);
+    expect(criticalPath({ a: job(), b: job() }, [{ from: "a", to: "b" }, { from: "b", to: "a" }]).size).toBe(0);
+  });
+});
+
+describe("what needs somebody", () => {
+  const worker = { id: "w", host: "h", pid: 1, queues: { mail: 1 }, types: ["send"], concurrency: 1, started_at: at(-99), seen_at: at(-1) } as WorkerInfo;
+  const queue = (fields: Partial<QueueView>): QueueView => ({ name: "mail", counts: { scheduled: 2 }, claimable: { send: 2 }, ...fields });
+  it("is a queue without a worker, a silent worker, and a pause", () => {
+    expect(attention([queue({})], [worker], NOW)).toEqual([]);
+    expect(attention([queue({ name: "media" })], [worker], NOW)[0]).toMatchObject({ code: "no_worker", level: "now", count: 2 });
+    expect(attention([], [{ ...worker, seen_at: at(-60) }], NOW)[0]).toMatchObject({ code: "worker_silent" });
+    expect(attention([queue({ is_paused: true })], [], NOW).map((item) => item.code)).toEqual(["paused"]);
+  });
+});
+
+it("commands to copy quote what they are given", () => {
+  const made = snippets("a'b$(x)", "http://h/");
+  expect(made.CLI).toBe(`fencepost jobs show 'a'\\''b$(x)'`);
+  expect(made.Python).toBe(`app.jobs.get("a'b$(x)")`);
+});
