@@ -74,8 +74,10 @@ def _open(url: str, clock: Clock, patience: float) -> Store:
             return PostgresStore(url, clock=clock, patience=patience)
         case scheme if scheme in REDIS:
             with _driver_of("Redis", "redis"):
+                from fencepost.store.redis.partitions.store import PartitionedStore
                 from fencepost.store.redis.store import RedisStore
-            return RedisStore(url, clock=clock, patience=patience)
+            kind = PartitionedStore if "partition" in options else RedisStore
+            return kind(url, clock=clock, patience=patience)
         case _:
             raise ConfigurationError(f"{shown(shown_url(url))} is not a store URL; use {KNOWN}")
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 from fencepost.clock import Clock
 from fencepost.core.encryption import KeyRing
 from fencepost.errors import ForkedStoreError, StoreUnavailableError
+from fencepost.core.job.job import NewJob
 from fencepost.store.interface.access import AccessFacet, AuditFacet
 from fencepost.store.interface.cluster import ClusterFacet
 from fencepost.store.interface.control import ControlFacet
@@ -129,6 +130,10 @@ class Store(Facets, ABC):
         """Do the same on an async connection."""
         raise joins_nothing(self.url)
 
+    def new_ids(self, jobs: Sequence[NewJob]) -> list[bytes]:
+        """Return ids for *jobs*, for a wrapper that has to know them beforehand."""
+        return self.clock.new_ids(len(jobs))
+
     @abstractmethod
     def close(self) -> None:
         """Close every resource; a second call does nothing."""
@@ -187,6 +192,9 @@ class WrappedStore(Store):
         self, conn: Any, make: Callable[[Store], Operation[T]], *, must_be_open: bool = False
     ) -> T:
         return await self._store.run_in_async(conn, make, must_be_open=must_be_open)
+
+    def new_ids(self, jobs: Sequence[NewJob]) -> list[bytes]:
+        return self._store.new_ids(jobs)
 
     def close(self) -> None:
         self._store.close()

@@ -55,6 +55,7 @@ class RedisStore(Store):
         durability: str | None = None,
     ) -> None:
         address = read_address(url, prefix=prefix, durability=durability)
+        assert not address.is_partitioned, "see partitions/store.py"
         self.url = url
         self.clock = clock or SystemClock()
         self._connections = Connections(address, patience=patience)

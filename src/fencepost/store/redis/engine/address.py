@@ -20,7 +20,9 @@ PORT = 6379
 SENTINEL_PORT = 26379
 REPLICAS_MAX = 16
 
-_OPTIONS = ("prefix", "durability", "replicas")
+_OPTIONS = ("prefix", "durability", "replicas", "partition")
+PARTITION = "queue"
+"""By what an app can be spread over several slots."""
 _TLS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 _SENTINEL = ("sentinel_username", "sentinel_password")
 
@@ -60,6 +62,8 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     prefix: str = PREFIX
     durability: Durability = DEFAULT
     replicas: int = 1
+    is_partitioned: bool = False
+    """Whether queues are spread over several slots; see ``store/redis/partitions``."""
 
     @property
     def shown(self) -> str:
@@ -117,9 +121,23 @@ def read_address(url: str, **given: str | None) -> Address:
         prefix=options.get("prefix", PREFIX),
         durability=_durability(url, options.get("durability", DEFAULT.value)),
         replicas=_count(url, "replicas", options.get("replicas", "1"), REPLICAS_MAX, least=1),
+        is_partitioned=_is_partitioned(url, options.get("partition")),
     )
     _check(address, options)
     return address
+
+
+def without_partition(url: str) -> str:
+    """Return the URL of the store of one partition."""
+    head, _, query = url.partition("?")
+    words = [word for word in query.split("&") if word.partition("=")[0] != "partition"]
+    return f"{head}?{'&'.join(words)}" if words and words != [""] else head
+
+
+def _is_partitioned(url: str, text: str | None) -> bool:
+    if text not in (None, PARTITION):
+        raise _wrong(url, f"unknown partition {shown(text)}; there is: {PARTITION}")
+    return text is not None
 
 
 def _check(address: Address, options: Mapping[str, str]) -> None:

@@ -40,6 +40,10 @@ class Notifier:
         self._lock = threading.Lock()
         self._ears: dict[Topic, _Ear] = {}
 
+    def share(self, listeners: Listeners) -> None:
+        """Wake these instead, which belong to several stores at once."""
+        self._listeners = listeners
+
     def commands(self, topics: Iterable[Topic]) -> list[list[bytes]]:
         """Return the commands that publish *topics* to all."""
         return [[b"PUBLISH", self._env.key("news", topic.value), b"all"] for topic in topics]

@@ -32,12 +32,12 @@ def send(env: Env, event: NewEvent, jobs: Sequence[NewJob]) -> Plan[EventReply]:
     placed = yield from accept(unit, jobs_for(event_id, event, jobs), atomic=True)
     replies = [each.reply for each in placed]
     record = record_of(event_id, event, replies, sent_at=from_us(now))
-    yield from _append(unit, [record])
+    yield from append(unit, [record])
     yield from unit.commit()
     return EventReply(record, replies)
 
 
-def _append(unit: Unit, records: Sequence[SentEvent]) -> Plan[None]:
+def append(unit: Unit, records: Sequence[SentEvent]) -> Plan[None]:
     numbers = yield from EVENTS.append(
         unit, [(msgspec.msgpack.encode(each), to_us(each.sent_at)) for each in records]
     )
@@ -54,7 +54,7 @@ def load(env: Env, events: Sequence[SentEvent]) -> Plan[int]:
         known = yield from unit.field(env.key("event_ids"), each.id.encode())
         if known is None:
             fresh.setdefault(each.id, each)
-    yield from _append(unit, list(fresh.values()))
+    yield from append(unit, list(fresh.values()))
     yield from unit.commit()
     return len(fresh)
 

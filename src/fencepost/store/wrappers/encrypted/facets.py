@@ -71,6 +71,7 @@ class Encrypting(Facet, Generic[F], abstract=True):
         self._inner = inner
         self._reader = store.reader
         self._clock = store.clock
+        self._new_ids = store.new_ids
         self._sealer = sealer
         self._opener = opener
 
@@ -86,7 +87,7 @@ class Encrypting(Facet, Generic[F], abstract=True):
         return pass_on
 
     def _seal(self, jobs: Sequence[NewJob]) -> list[NewJob]:
-        pairs = zip(jobs, self._clock.new_ids(len(jobs)), strict=True)
+        pairs = zip(jobs, self._new_ids(jobs), strict=True)
         return [self._sealer.seal_new(job, id_) for job, id_ in pairs]
 
     def _new(self, jobs: Sequence[NewJob]) -> SealedJobs:

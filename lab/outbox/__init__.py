@@ -1,0 +1,1 @@
+"""Death between any two steps of what concerns several partitions of a Redis store."""

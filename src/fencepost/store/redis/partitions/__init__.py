@@ -1,0 +1,1 @@
+"""One app on several masters of a cluster: its queues, spread over partitions."""

@@ -1,0 +1,134 @@
+"""Jobs that events and crons make: accepted in the home, in one commit with their cause.
+
+The home keeps the records of events and the ticks of crons. The jobs go with them as an intent, and
+are stored in their partitions at once, or by the next one to deliver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from fencepost.core.events import NewEvent, SentEvent, jobs_for
+from fencepost.core.job.job import NewJob
+from fencepost.core.values.names import id_text
+from fencepost.core.values.times import from_us
+from fencepost.store.interface.crons import CronFire, Fired, FireReply
+from fencepost.store.interface.events import EventReply
+from fencepost.store.interface.queue import Duplicate, EnqueueReply
+from fencepost.store.plan import Plan
+from fencepost.store.redis.jobs.catalog import Env
+from fencepost.store.redis.jobs.enqueue import store_plain
+from fencepost.store.redis.jobs.unit import Unit
+from fencepost.store.redis.partitions.delivery import read_times
+from fencepost.store.redis.partitions.hub import HOME, LOOK, WRITE, Hub
+from fencepost.store.redis.partitions.numbers import partition_of
+from fencepost.store.redis.partitions.outbox import Part, intent_job
+from fencepost.store.redis.partitions.submit import Submission, holders, prepare
+from fencepost.store.redis.records.events import append
+from fencepost.store.sql.events import record_of
+
+
+class _Arrival:
+    """Jobs that are going to be stored by way of the home."""
+
+    def __init__(self, hub: Hub, jobs: Sequence[NewJob]) -> None:
+        self._hub = hub
+        self._jobs = jobs
+        self._numbers = [partition_of(job.queue) for job in jobs]
+        self._submission = Submission(hub, jobs, self._numbers, is_atomic=True)
+        self._parts: list[Part] = []
+        self._times: dict[int, int] = {}
+
+    def prepare(self) -> Plan[NewJob]:
+        """Return the intent."""
+        yield from prepare(self._hub, self._jobs, self._numbers)
+        self._times = yield from read_times(self._hub, set(self._numbers))
+        self._parts = [
+            replace(part, is_atomic=False) for part in (yield from self._submission.parts())
+        ]
+        return intent_job(self._parts)
+
+    def expected(self) -> list[EnqueueReply]:
+        """Return the replies as they are going to be, unless a key is taken meanwhile."""
+        return self._submission.replies({})
+
+    def finish(self, intent_id: str) -> Plan[list[EnqueueReply]]:
+        """Store the parts of the intent that is in the home."""
+        finished = self._submission.finish(HOME, intent_id, self._parts, self._times)
+        return (yield from finished)
+
+
+def fire(hub: Hub, fires: Sequence[CronFire]) -> Plan[list[FireReply]]:
+    """Move crons on, with the jobs of their ticks."""
+    arrivals: list[_Arrival | None] = []
+    asked: list[CronFire] = []
+    for each in fires:
+        arrival = _Arrival(hub, each.jobs) if each.jobs else None
+        arrivals.append(arrival)
+        if arrival is None:
+            asked.append(each)
+        else:
+            intent = yield from arrival.prepare()
+            asked.append(replace(each, jobs=(intent,)))
+    replies: list[FireReply] = yield from hub.on(HOME, hub.home.crons.fire(asked))
+    for place, (arrival, reply) in enumerate(zip(arrivals, replies, strict=True)):
+        if arrival is not None and isinstance(reply, Fired):
+            (intended,) = reply.jobs
+            jobs = yield from arrival.finish(intended.job_id)
+            replies[place] = Fired(reply.name, jobs)
+    return replies
+
+
+def send(hub: Hub, event: NewEvent, jobs: Sequence[NewJob]) -> Plan[EventReply]:
+    """Record an event, with the jobs of its handlers."""
+    event_id = id_text(event.id or hub.clock.new_id())
+    own = jobs_for(event_id, event, jobs)
+    held = yield from _held(hub, own)
+    fresh = [job for place, job in enumerate(own) if place not in held]
+    arrival = _Arrival(hub, fresh)
+    intent = (yield from arrival.prepare()) if fresh else None
+    replies = _in_order(len(own), held, arrival.expected())
+    record, intent_id = yield from hub.ask(HOME, WRITE, _record, event_id, event, replies, intent)
+    if intent_id is not None:
+        replies = _in_order(len(own), held, (yield from arrival.finish(intent_id)))
+    return EventReply(record, replies)
+
+
+def _in_order(
+    count: int, held: dict[int, Duplicate], fresh: Sequence[EnqueueReply]
+) -> list[EnqueueReply]:
+    following = iter(fresh)
+    return [held[place] if place in held else next(following) for place in range(count)]
+
+
+def _held(hub: Hub, jobs: Sequence[NewJob]) -> Plan[dict[int, Duplicate]]:
+    """Return whose keys are held, or raise DuplicateJobError if one asks to be refused."""
+    found: dict[int, Duplicate] = {}
+    for place, job in enumerate(jobs):
+        if job.key is None:
+            continue
+        number = partition_of(job.queue)
+        yield from prepare(hub, [job], [number])
+        for reply in (yield from hub.ask(number, LOOK, holders, [job])):
+            if reply.is_rejected:
+                raise reply.error
+            found[place] = reply
+    return found
+
+
+def _record(
+    env: Env,
+    event_id: str,
+    event: NewEvent,
+    replies: Sequence[EnqueueReply],
+    intent: NewJob | None,
+) -> Plan[tuple[SentEvent, str | None]]:
+    unit = Unit(env)
+    now = yield from unit.start()
+    stored = (yield from store_plain(unit, [intent])) if intent is not None else []
+    record = record_of(event_id, event, replies, sent_at=from_us(now))
+    yield from append(unit, [record])
+    yield from unit.commit()
+    return record, stored[0].id if stored else None

@@ -1,0 +1,27 @@
+"""Death between any two steps of what concerns several partitions; `python -m lab.outbox` has all.
+
+Here each sixtieth call is tried, and a part that differs with the first.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.outbox.story import Death, Kind
+from lab.outbox.suite import play, run
+
+
+def test_nothing_is_lost_and_nothing_done_twice(redis_url: str) -> None:
+    report = run(redis_url, stride=60, offset=11)
+    assert report.calls > 100
+    assert report.deaths > 10
+    assert report.failures == []
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_the_first_steps_of_a_flow_are_all_or_nothing(redis_url: str, kind: Kind) -> None:
+    """The calls of the first submission: founding, times, the intent, its parts, its deletion."""
+    for number in range(1, 24):
+        story = play(redis_url, Death(number, kind))
+        assert (number, story.wrong) == (number, [])
+        assert story.has_died

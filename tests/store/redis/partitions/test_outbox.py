@@ -1,0 +1,360 @@
+"""What partitions tell each other: once it was accepted nothing is lost, and nothing done twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from fencepost.core.filter import JobFilter, PageRequest
+from fencepost.core.flows.dependencies import Dependencies, Mode
+from fencepost.core.job.job import Body, Job, NewJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Settlement, Succeeded, decide
+from fencepost.core.job.policy import Priority
+from fencepost.errors import StoreUnavailableError, UnknownDependencyError
+from fencepost.store.interface.control import Edit, RetryRequest
+from fencepost.store.interface.queue import ClaimRequest
+from fencepost.store.interface.upkeep import PruneRequest
+from fencepost.store.plan import Operation
+from fencepost.store.redis.partitions.hub import LOOK, WRITE, Hub
+from fencepost.store.redis.partitions.mirrors import apply, standing
+from fencepost.store.redis.partitions.numbers import OUTBOX, partition_of
+from fencepost.store.redis.partitions.outbox import (
+    COMMIT_WITHIN_US,
+    INTENT,
+    ORPHAN_US,
+    REPORT,
+    Part,
+    intent_job,
+    marks,
+    pending,
+    put,
+    report_job,
+    time_of,
+)
+from fencepost.store.redis.partitions.store import PartitionedStore
+from fencepost.testing.clock import FakeClock
+
+A, B, C = "a", "b", "c"
+ALL_STATES = dict.fromkeys(State, 0.0)
+
+
+class World:
+    """A store with partitions, and a clock."""
+
+    def __init__(self, open_: Callable[[FakeClock], PartitionedStore]) -> None:
+        self.clock = FakeClock()
+        self._open = open_
+        self.store = open_(self.clock)
+
+    @property
+    def hub(self) -> Hub:
+        return self.store._hub
+
+    def run(self, operation: Operation[Any]) -> Any:
+        return self.store.run(operation)
+
+    def ask(self, queue: str, plan: Any, *args: Any, declaration: Any = WRITE) -> Any:
+        store = self.hub.at(partition_of(queue))
+        return store.run(store.plan(declaration, plan, *args).operation)
+
+    def submit(self, queue: str, *on: str, mode: Mode = Mode.ALL, **fields: Any) -> str:
+        after = Dependencies(on, mode) if on else None
+        new = NewJob(type=f"t-{queue}", queue=queue, after=after, **fields)
+        (reply,) = self.run(self.store.queue.enqueue([new]))
+        return str(reply.job_id)
+
+    def job(self, job_id: str) -> Job:
+        (found,) = self.run(self.store.reader.get([job_id]))
+        assert found is not None
+        return found  # type: ignore[no-any-return]
+
+    def state(self, job_id: str) -> State:
+        return self.job(job_id).state
+
+    def finish(self, queue: str, store: PartitionedStore | None = None) -> None:
+        """Complete the next job of a queue."""
+        own = store or self.store
+        request = ClaimRequest(worker="w", limit=1, queues={queue: 1})
+        (claimed,) = own.run(own.queue.claim(request)).jobs
+        decision = decide(claimed, Succeeded(Body(b'"done"')), self.clock.rng)
+        own.run(own.queue.settle([Settlement(claimed.id, claimed.lease.token, decision)]))
+
+    def finish_untold(self, queue: str) -> None:
+        """Complete the next job of a queue in a process that dies before it tells anyone."""
+        partition = self.hub.at(partition_of(queue))
+        request = ClaimRequest(worker="w", limit=1, queues={queue: 1})
+        (claimed,) = partition.run(partition.queue.claim(request)).jobs
+        decision = decide(claimed, Succeeded(Body(b'"done"')), self.clock.rng)
+        settlement = Settlement(claimed.id, claimed.lease.token, decision)
+        partition.run(partition.queue.settle([settlement]))
+
+    def deliver(self) -> None:
+        self.run(self.store.upkeep.promote(100))
+
+    def entries(self, queue: str, type: str) -> list[Job]:
+        store = self.hub.at(partition_of(queue))
+        page = store.run(store.reader.find(JobFilter(queue=OUTBOX, type=type), PageRequest(50)))
+        return page.jobs
+
+
+@pytest.fixture
+def world(runtime_url: str, redis_prefix: str) -> Iterator[World]:
+    url = f"{runtime_url}{'&' if '?' in runtime_url else '?'}partition=queue"
+    made = World(lambda clock: PartitionedStore(url, clock=clock, prefix=redis_prefix))
+    yield made
+    made.store.close()
+
+
+def test_the_queues_of_these_tests_are_apart() -> None:
+    assert len({partition_of(queue) for queue in (A, B, C)}) == 3
+
+
+def test_a_job_waits_for_one_of_another_partition(world: World) -> None:
+    first = world.submit(A)
+    last = world.submit(B, first)
+    assert world.state(last) is State.PENDING
+    world.finish(A)
+    assert world.state(last) is State.SCHEDULED
+    (found,) = world.run(world.store.reader.dependencies([last], with_results=True))
+    assert [(each.job_id, each.state, each.result) for each in found] == [
+        (first, State.COMPLETED, Body(b'"done"'))
+    ]
+    assert world.run(world.store.reader.dependents([first])) == [[last]]
+    assert not world.entries(A, REPORT)
+
+
+def test_what_ended_untold_is_told_by_the_next_one(world: World) -> None:
+    """The report is claimable by the commit that ends the job; whoever comes by delivers it."""
+    first = world.submit(A)
+    last = world.submit(B, first)
+    world.finish_untold(A)
+    assert [entry.state for entry in world.entries(A, REPORT)] == [State.SCHEDULED]
+    assert world.state(last) is State.PENDING
+    world.deliver()
+    assert world.state(last) is State.SCHEDULED
+    assert not world.entries(A, REPORT)
+
+
+def test_a_claim_delivers_too(world: World) -> None:
+    """So that an app without a leader goes on."""
+    last = world.submit(B, world.submit(A))
+    world.finish_untold(A)
+    world.clock.advance(1)
+    claim = world.run(world.store.queue.claim(ClaimRequest(worker="w", limit=1, queues={B: 1})))
+    assert [job.id for job in claim.jobs] == [last]
+
+
+def test_a_report_told_twice_lets_go_once(world: World) -> None:
+    """A job that waits for two is not let go by one that is told of twice."""
+    first, second = world.submit(A), world.submit(C)
+    last = world.submit(B, first, second)
+    world.finish_untold(A)
+    (entry,) = world.ask(A, pending, declaration=LOOK)
+    assert entry.report is not None
+    for _ in range(2):
+        world.ask(B, apply, [entry.report])
+    assert world.job(last).waits is not None
+    assert world.job(last).waits.missing == 1  # type: ignore[union-attr]
+    world.deliver()
+    assert world.state(last) is State.PENDING
+    world.finish(C)
+    assert world.state(last) is State.SCHEDULED
+
+
+def test_a_report_whose_mirror_has_not_come_is_kept(world: World) -> None:
+    """Its job may end before the one that waits for it is stored: then the report waits."""
+    first = world.submit(A)
+    number = partition_of(B)
+    partition = world.hub.at(partition_of(A))
+    partition.run(partition.queue.enqueue([report_job(first, first, number)]))
+    (mirror,) = world.ask(A, standing, [first], declaration=LOOK)
+    world.submit(B)
+    now = world.ask(B, time_of, declaration=LOOK)
+    world.finish_untold(A)
+    world.deliver()
+    assert world.entries(A, REPORT)
+    after = Dependencies((first,))
+    new = NewJob(type="late", queue=B, after=after)
+    part = Part(number=number, jobs=[new], mirrors=[mirror])
+    (reply,) = world.ask(B, put, part, None, now + COMMIT_WITHIN_US)
+    assert world.state(reply.job_id) is State.PENDING
+    world.clock.advance(1)
+    world.deliver()
+    assert world.state(reply.job_id) is State.SCHEDULED
+    assert not world.entries(A, REPORT)
+
+
+def test_a_report_for_nobody_goes_in_the_end(world: World) -> None:
+    """A submission that died after its report: the job is kept for an hour, and no longer."""
+    first = world.submit(A)
+    world.submit(B)
+    partition = world.hub.at(partition_of(A))
+    partition.run(partition.queue.enqueue([report_job(first, first, partition_of(B))]))
+    world.finish(A)
+    prune = PruneRequest(keep=ALL_STATES, limit=100)
+    world.run(world.store.upkeep.prune(prune))
+    assert world.job(first)
+    world.clock.advance(ORPHAN_US / 1e6)
+    world.deliver()
+    assert not world.entries(A, REPORT)
+
+
+def test_a_submission_that_takes_too_long_is_not_stored(world: World) -> None:
+    """Nobody would tell it of the end of what it waits for."""
+    world.submit(B)
+    now = world.ask(B, time_of, declaration=LOOK)
+    world.clock.advance(COMMIT_WITHIN_US / 1e6)
+    part = Part(number=partition_of(B), jobs=[NewJob(type="late", queue=B)])
+    with pytest.raises(StoreUnavailableError, match="took too long"):
+        world.ask(B, put, part, None, now + COMMIT_WITHIN_US)
+
+
+def test_what_is_known_late_does_not_count(world: World) -> None:
+    """A submission saw its dependency alive, which has ended before the submission is stored."""
+    first = world.submit(A)
+    world.submit(B, first)
+    (seen,) = world.ask(A, standing, [first], declaration=LOOK)
+    world.finish(A)
+    part = Part(
+        number=partition_of(B),
+        jobs=[NewJob(type="late", queue=B, after=Dependencies((first,)))],
+        mirrors=[seen],
+    )
+    (reply,) = world.ask(B, put, part)
+    assert world.state(reply.job_id) is State.SCHEDULED
+
+
+def test_an_intent_that_is_delivered_twice_is_stored_once(world: World) -> None:
+    """Also if its jobs have ended and were pruned: the mark remembers."""
+    world.submit(A)
+    world.submit(B)
+    part = Part(number=partition_of(B), jobs=[NewJob(type="once", queue=B)])
+    assert world.ask(B, put, part, "1 x")
+    assert world.ask(B, put, part, "1 x") is None
+    world.finish(B)
+    world.finish(B)
+    world.run(world.store.upkeep.prune(PruneRequest(keep=ALL_STATES, limit=100)))
+    assert world.ask(B, put, part, "1 x") is None
+
+
+def test_an_intent_of_one_who_died_is_delivered(world: World) -> None:
+    world.submit(A)
+    parts = [
+        Part(number=partition_of(queue), jobs=[NewJob(type="x", queue=queue)]) for queue in (B, C)
+    ]
+    partition = world.hub.at(partition_of(A))
+    partition.run(partition.queue.enqueue([intent_job(parts)]))
+    world.deliver()
+    assert world.run(world.store.reader.count(JobFilter(type="x"))) == 2
+    assert not world.entries(A, INTENT)
+    world.deliver()
+    assert world.run(world.store.reader.count(JobFilter(type="x"))) == 2
+
+
+def test_marks_are_forgotten_when_their_intents_are_long_gone(world: World) -> None:
+    jobs = [NewJob(type="x", queue=queue) for queue in (A, B)]
+    world.run(world.store.queue.enqueue(jobs))
+    prune = PruneRequest(keep={}, limit=100)
+
+    def sweep() -> int:
+        after: int | None = 0
+        while after is not None:
+            request = PruneRequest(keep=prune.keep, limit=100, after=after)
+            after = world.run(world.store.upkeep.prune(request)).next
+        return len(world.ask(B, marks, declaration=LOOK)[1])
+
+    assert sweep() == 1
+    assert sweep() == 1
+    world.clock.advance(ORPHAN_US / 1e6)
+    assert sweep() == 0
+
+
+def test_jobs_of_several_partitions_are_accepted_together(world: World) -> None:
+    flow = [
+        NewJob(type="x", queue=A),
+        NewJob(type="y", queue=B, after=Dependencies((0,))),
+        NewJob(type="z", queue=A, after=Dependencies((0, 1))),
+    ]
+    first, second, third = world.run(world.store.queue.enqueue(flow, atomic=True))
+    states = [world.state(each.job_id) for each in (first, second, third)]
+    assert states == [State.SCHEDULED, State.PENDING, State.PENDING]
+    for queue, following in ((A, second), (B, third)):
+        world.finish(queue)
+        assert world.state(following.job_id) is State.SCHEDULED
+    world.finish(A)
+    assert world.run(world.store.reader.count(JobFilter())) == 3
+
+
+def test_nothing_is_stored_if_a_dependency_is_unknown(world: World) -> None:
+    flow = [
+        NewJob(type="x", queue=A),
+        NewJob(type="y", queue=B, after=Dependencies((0, "7f1cbd3e-6e8d-4f0a-9c55-0d2b8a1e4c11"))),
+    ]
+    with pytest.raises(UnknownDependencyError):
+        world.run(world.store.queue.enqueue(flow, atomic=True))
+    assert world.run(world.store.reader.count(JobFilter())) == 0
+
+
+def test_failures_cross_partitions_and_back(world: World) -> None:
+    first = world.submit(A)
+    second = world.submit(B, first)
+    third = world.submit(A, second)
+    ended = world.submit(C, third, mode=Mode.ENDED)
+    world.run(world.store.control.cancel([first]))
+    assert [world.state(each) for each in (second, third)] == [State.CANCELLED] * 2
+    assert world.job(third).failure.culprit == first  # type: ignore[union-attr]
+    assert world.state(ended) is State.SCHEDULED
+
+
+def test_a_job_that_runs_again_is_waited_for_again(world: World) -> None:
+    first, second = world.submit(A), world.submit(C)
+    last = world.submit(B, first, second, mode=Mode.ENDED)
+    world.run(world.store.control.cancel([first]))
+    assert world.job(last).waits.missing == 1  # type: ignore[union-attr]
+    world.run(world.store.control.retry([RetryRequest(first)]))
+    assert world.job(last).waits.missing == 2  # type: ignore[union-attr]
+    world.finish(C)
+    assert world.state(last) is State.PENDING
+    world.finish(A)
+    assert world.state(last) is State.SCHEDULED
+
+
+def test_priority_is_inherited_across_partitions(world: World) -> None:
+    first = world.submit(A)
+    last = world.submit(B, first)
+    world.run(world.store.control.edit([Edit(first, priority=Priority.CRITICAL)]))
+    assert world.job(last).priority is Priority.CRITICAL
+
+
+def test_a_job_is_kept_until_those_that_wait_elsewhere_know_its_end(world: World) -> None:
+    first = world.submit(A)
+    last = world.submit(B, first)
+    world.finish_untold(A)
+    world.run(world.store.upkeep.prune(PruneRequest(keep=ALL_STATES, limit=100)))
+    assert world.job(first)
+    world.deliver()
+    after: int | None = 0
+    while after is not None:
+        request = PruneRequest(keep=ALL_STATES, limit=100, after=after)
+        after = world.run(world.store.upkeep.prune(request)).next
+    assert world.run(world.store.reader.get([first])) == [None]
+    (found,) = world.run(world.store.reader.dependencies([last], with_results=True))
+    assert [each.result for each in found] == [Body(b'"done"')]
+
+
+def test_entries_and_mirrors_are_nobodys_business(world: World) -> None:
+    first = world.submit(A)
+    world.submit(B, first)
+    world.finish_untold(A)
+    store = world.store
+    assert {view.name for view in world.run(store.overview.queues())} == {A, B}
+    views = world.run(store.overview.types())
+    assert {view.name: sum(view.counts.values()) for view in views} == {"t-a": 1, "t-b": 1}
+    assert len(world.run(store.reader.find(JobFilter(), PageRequest(10))).jobs) == 2
+    assert world.run(store.reader.count(JobFilter(type="t-a"))) == 1
+    assert len(world.run(store.overview.ended(world.job(first).created_at, limit=9)).jobs) == 1
+    claim = world.run(store.queue.claim(ClaimRequest(worker="w", limit=9)))
+    assert [job.queue for job in claim.jobs] == [B]
