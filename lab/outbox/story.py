@@ -90,7 +90,7 @@ class Story:
 
     def __init__(self, url: str, prefix: str, death: Death | None) -> None:
         self.clock = FakeClock()
-        self._open = lambda: MortalStore(url, clock=self.clock, prefix=prefix)
+        self._url, self._prefix = url, prefix
         self._store = self._open()
         self._store.death = death
         self.calls: list[str] = []
@@ -98,6 +98,9 @@ class Story:
         self.wrong: list[str] = []
         self._claims: Counter[str] = Counter()
         self._ended: dict[str, State] = {}
+
+    def _open(self) -> MortalStore:
+        return MortalStore(self._url, clock=self.clock, prefix=self._prefix)
 
     # Acting.
 

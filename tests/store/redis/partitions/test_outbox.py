@@ -9,15 +9,18 @@ import pytest
 
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.flows.dependencies import Dependencies, Mode
-from fencepost.core.job.job import Body, Job, NewJob
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.job import Body, ClaimedJob, Job, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.core.job.policy import Priority
-from fencepost.errors import StoreUnavailableError, UnknownDependencyError
+from fencepost.errors import InvalidJobError, StoreUnavailableError, UnknownDependencyError
 from fencepost.store.interface.control import Edit, RetryRequest
-from fencepost.store.interface.queue import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest, Spawn, Spawned
 from fencepost.store.interface.upkeep import PruneRequest
-from fencepost.store.plan import Operation
+from fencepost.store.plan import Operation, Plan
+from fencepost.store.redis.jobs.catalog import Env
+from fencepost.store.redis.jobs.unit import Unit
 from fencepost.store.redis.partitions.hub import LOOK, WRITE, Hub
 from fencepost.store.redis.partitions.mirrors import apply, standing
 from fencepost.store.redis.partitions.numbers import OUTBOX, partition_of
@@ -74,13 +77,20 @@ class World:
     def state(self, job_id: str) -> State:
         return self.job(job_id).state
 
-    def finish(self, queue: str, store: PartitionedStore | None = None) -> None:
-        """Complete the next job of a queue."""
-        own = store or self.store
+    def claim(self, queue: str) -> list[ClaimedJob]:
         request = ClaimRequest(worker="w", limit=1, queues={queue: 1})
-        (claimed,) = own.run(own.queue.claim(request)).jobs
+        jobs: list[ClaimedJob] = self.run(self.store.queue.claim(request)).jobs
+        return jobs
+
+    def settle(self, claimed: ClaimedJob) -> None:
         decision = decide(claimed, Succeeded(Body(b'"done"')), self.clock.rng)
-        own.run(own.queue.settle([Settlement(claimed.id, claimed.lease.token, decision)]))
+        settlement = Settlement(claimed.id, claimed.lease.token, decision)
+        self.run(self.store.queue.settle([settlement]))
+
+    def finish(self, queue: str) -> None:
+        """Complete the next job of a queue."""
+        (claimed,) = self.claim(queue)
+        self.settle(claimed)
 
     def finish_untold(self, queue: str) -> None:
         """Complete the next job of a queue in a process that dies before it tells anyone."""
@@ -196,7 +206,7 @@ def test_a_report_for_nobody_goes_in_the_end(world: World) -> None:
     world.finish(A)
     prune = PruneRequest(keep=ALL_STATES, limit=100)
     world.run(world.store.upkeep.prune(prune))
-    assert world.job(first)
+    assert world.state(first) is State.COMPLETED
     world.clock.advance(ORPHAN_US / 1e6)
     world.deliver()
     assert not world.entries(A, REPORT)
@@ -334,7 +344,7 @@ def test_a_job_is_kept_until_those_that_wait_elsewhere_know_its_end(world: World
     last = world.submit(B, first)
     world.finish_untold(A)
     world.run(world.store.upkeep.prune(PruneRequest(keep=ALL_STATES, limit=100)))
-    assert world.job(first)
+    assert world.state(first) is State.COMPLETED
     world.deliver()
     after: int | None = 0
     while after is not None:
@@ -358,3 +368,81 @@ def test_entries_and_mirrors_are_nobodys_business(world: World) -> None:
     assert len(world.run(store.overview.ended(world.job(first).created_at, limit=9)).jobs) == 1
     claim = world.run(store.queue.claim(ClaimRequest(worker="w", limit=9)))
     assert [job.queue for job in claim.jobs] == [B]
+
+
+def gathering_flow(world: World) -> tuple[str, str]:
+    """Return a job, and one of another partition that also waits for what it spawns."""
+    parent = world.submit(A)
+    after = Dependencies((parent,), gathers=True)
+    new = NewJob(type="gatherer", queue=B, after=after)
+    (reply,) = world.run(world.store.queue.enqueue([new]))
+    plain = world.submit(B, parent)
+    assert world.state(plain) is State.PENDING
+    return parent, reply.job_id
+
+
+def spawn_child(world: World) -> ClaimedJob:
+    """Have the next job of the first queue spawn one there; return it."""
+    (claimed,) = world.claim(A)
+    child = NewJob(type="child", queue=A, key=Key("k", None))
+    (reply,) = world.run(
+        world.store.queue.spawn([Spawn(claimed.id, claimed.lease.token, (child,))])
+    )
+    assert isinstance(reply, Spawned)
+    return claimed
+
+
+def test_what_is_spawned_is_gathered_in_another_partition(world: World) -> None:
+    """One that gathers waits for what was spawned; one that does not is let go before."""
+    parent, gatherer = gathering_flow(world)
+    world.settle(spawn_child(world))
+    dependents = world.run(world.store.reader.dependents([parent]))[0]
+    assert len(dependents) == 2
+    assert gatherer in dependents
+    assert sorted(world.state(each) for each in dependents) == [State.PENDING, State.SCHEDULED]
+    assert world.state(gatherer) is State.PENDING
+    world.finish(A)
+    assert world.state(gatherer) is State.SCHEDULED
+    (found,) = world.run(world.store.reader.dependencies([gatherer], with_results=True))
+    assert [(each.job_id, each.result) for each in found] == [(parent, Body(b'"done"'))]
+
+
+def test_a_spawned_job_that_fails_ends_what_gathers_it_elsewhere(world: World) -> None:
+    _, gatherer = gathering_flow(world)
+    world.settle(spawn_child(world))
+    (child,) = world.run(world.store.reader.find(JobFilter(type="child"), PageRequest(9))).jobs
+    world.run(world.store.control.cancel([child.id]))
+    assert world.state(gatherer) is State.CANCELLED
+    assert world.job(gatherer).failure.culprit == child.id  # type: ignore[union-attr]
+
+
+def test_a_job_spawns_nothing_into_another_partition(world: World) -> None:
+    world.submit(A)
+    (claimed,) = world.claim(A)
+    child = NewJob(type="child", queue=B, key=Key("k", None))
+    with pytest.raises(InvalidJobError, match="of its own partition"):
+        world.run(world.store.queue.spawn([Spawn(claimed.id, claimed.lease.token, (child,))]))
+    assert world.run(world.store.reader.count(JobFilter())) == 1
+
+
+def test_an_entry_that_cannot_be_read_hinders_nobody(world: World) -> None:
+    """Also one whose payload was deleted by another one who delivers, between two reads."""
+    world.submit(A)
+    big = [NewJob(type="x", queue=B, payload=Body(b"1" * 5000))]
+    partition = world.hub.at(partition_of(A))
+    intent = intent_job([Part(number=partition_of(B), jobs=big)])
+    partition.run(partition.queue.enqueue([intent]))
+    world.ask(A, _forget_payloads)
+    last = world.submit(B, world.submit(A))
+    world.finish(A)
+    world.finish(A)
+    assert world.state(last) is State.SCHEDULED
+    assert "outbox" not in {each.code for each in world.run(world.store.overview.inspect())}
+    world.clock.advance(ORPHAN_US / 1e6)
+    assert "outbox" in {each.code for each in world.run(world.store.overview.inspect())}
+
+
+def _forget_payloads(env: Env) -> Plan[None]:
+    unit = Unit(env)
+    unit.do(b"DEL", env.key("payload"))
+    yield from unit.commit()

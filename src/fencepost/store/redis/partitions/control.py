@@ -25,7 +25,7 @@ from fencepost.store.redis.partitions.delivery import deliver_quietly
 from fencepost.store.redis.partitions.hub import LOOK, WRITE, Hub
 from fencepost.store.redis.partitions.leases import scatter, settled_moves
 from fencepost.store.redis.partitions.mirrors import apply, needing, standing
-from fencepost.store.redis.partitions.numbers import is_stamped
+from fencepost.store.redis.partitions.numbers import gathering, is_stamped
 from fencepost.store.redis.partitions.outbox import has_entries, without_entries
 from fencepost.store.redis.partitions.submit import subscribe
 
@@ -71,15 +71,18 @@ def _tell(hub: Hub, number: int, job_id: str) -> Plan[None]:
     The report comes first: a mirror that waits again must learn of the next end.
     """
     others = sorted((yield from hub.refresh()) - {number})
-    calls = [hub.at(other).plan(LOOK, needing, job_id) for other in others]
+    names = list(dict.fromkeys([job_id, gathering(job_id)]))
+    asked = [(name, other) for name in names for other in others]
+    calls = [hub.at(other).plan(LOOK, needing, name) for name, other in asked]
     needed = (yield from hub.each(calls)) if calls else []
-    targets = [other for other, is_needed in zip(others, needed, strict=True) if is_needed]
+    targets = [pair for pair, is_needed in zip(asked, needed, strict=True) if is_needed]
     if not targets:
         return
-    yield from subscribe(hub, [(number, job_id, target) for target in targets])
+    yield from subscribe(hub, [(number, job_id, name, target) for name, target in targets])
     (mirror,) = yield from hub.ask(number, LOOK, standing, [job_id])
     if mirror is not None:
-        yield from hub.each([hub.at(each).plan(WRITE, apply, [mirror]) for each in targets])
+        news = [(replace(mirror, id=name), target) for name, target in targets]
+        yield from hub.each([hub.at(target).plan(WRITE, apply, [own]) for own, target in news])
 
 
 def replay(hub: Hub, requests: Sequence[str | Replay]) -> Plan[list[ReplayReply]]:

@@ -192,6 +192,12 @@ class Hub:
             ]
         return numbers
 
+    def find_strays(self, job_ids: Sequence[str]) -> Plan[set[str]]:
+        """Return which jobs were moved here under an id that names another partition."""
+        asked = [job_id.lower() for job_id in job_ids]
+        found = (yield from self.ask(HOME, LOOK, _strays, asked)) if asked else []
+        return {job_id for job_id, at in zip(asked, found, strict=True) if at is not None}
+
     def note_strays(self, strays: dict[str, int]) -> Plan[None]:
         """Note ids that name another partition than theirs, before their jobs are stored."""
         if strays:

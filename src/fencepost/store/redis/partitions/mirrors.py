@@ -9,10 +9,11 @@ mirror that has ended is the memory that the entry was applied: a second deliver
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeGuard
 
 import msgspec
+from msgspec.structs import replace
 
 from fencepost.core.flows.dependencies import Mode
 from fencepost.core.job.job import EMPTY, Body, Failure
@@ -61,15 +62,37 @@ def mirror_of(kept: Kept, id: str, result: Body | None) -> Mirror:
         state=kept.state if is_over else State.PENDING,
         priority=kept.priority,
         depth=kept.depth,
-        failure=kept.failure if is_over else None,
+        failure=_failure(kept),
         result=result if is_over else None,
-        version=version_of(kept),
+        version=version_of([kept]),
     )
 
 
-def version_of(kept: Kept) -> int:
-    assert kept.read is not None
-    return int(revision_of(kept.read))
+def _failure(kept: Kept) -> Failure | None:
+    """Return why a job failed, with its name: a mirror may have another."""
+    failure = kept.failure if kept.state.is_terminal else None
+    if failure is None or failure.culprit is not None:
+        return failure
+    return replace(failure, culprit=kept.id)
+
+
+def mirror_of_all(jobs: Sequence[Kept], id: str, result: Body | None) -> Mirror:
+    """Return what stands for a job, the first, together with those that it spawned.
+
+    It has ended when all have, and failed if one has.
+    """
+    own = mirror_of(jobs[0], id, result)
+    version = version_of(jobs)
+    live = next((job for job in jobs if not job.state.is_terminal), None)
+    if live is not None:
+        return replace(own, state=State.PENDING, failure=None, result=None, version=version)
+    failed = next((job for job in jobs if job.state is not State.COMPLETED), jobs[0])
+    return replace(own, state=failed.state, failure=_failure(failed), version=version)
+
+
+def version_of(jobs: Iterable[Kept]) -> int:
+    """Return a number that rises with every change of a job."""
+    return sum(int(revision_of(kept.read)) for kept in jobs if kept.read is not None)
 
 
 def results_of(env: Env, seqs: Sequence[int]) -> Plan[dict[int, Body | None]]:

@@ -2,7 +2,8 @@
 
 Both follow from names alone: no table says where a queue is, so none can be lost or be out of date.
 A job's id is a random UUID of version 4 as ever, of whose 122 random bits the last six are the
-number of its partition.
+number of its partition. The one before them is not set: ids in which it is stand for jobs together
+with what they spawn.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ SPREAD = frozenset({DELIVERY_QUEUE})
 
 _LAST = 15
 _BITS = PARTITIONS - 1
+_GATHERS = 0x40
 
 
 @lru_cache(maxsize=10_000)
@@ -45,11 +47,29 @@ def partition_of_id(job_id: str) -> int:
 
 def stamped(id: bytes, number: int) -> bytes:
     """Return an id with the number of a partition in it."""
-    return id[:_LAST] + bytes((id[_LAST] & ~_BITS & 0xFF | number,))
+    return id[:_LAST] + bytes((id[_LAST] & 0x80 | number,))
 
 
 def is_stamped(id: bytes, number: int) -> bool:
-    return id[_LAST] & _BITS == number
+    """Tell whether an id is one that a job of this partition would be given."""
+    return id[_LAST] & 0x7F == number
+
+
+def gathering(job_id: str) -> str:
+    """Return the id that stands for a job together with what it spawns."""
+    try:
+        return f"{job_id[:-2]}{int(job_id[-2:], 16) | _GATHERS:02x}"
+    except ValueError:
+        return job_id  # it is no id, and finds nothing
+
+
+def is_gathering(job_id: str) -> bool:
+    return bool(int(job_id[-2:], 16) & _GATHERS)
+
+
+def gathered(job_id: str) -> str:
+    """Return the id of the job for which an id stands."""
+    return f"{job_id[:-2]}{int(job_id[-2:], 16) & ~_GATHERS:02x}"
 
 
 def prefix_of(prefix: str, number: int) -> str:

@@ -18,6 +18,7 @@ between any two steps leaves the entry, and the next one begins with it anew.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -31,17 +32,18 @@ from fencepost.store.interface.queue import EnqueueReply, Moved
 from fencepost.store.plan import Plan
 from fencepost.store.redis.jobs.catalog import Env, field, number_of, read
 from fencepost.store.redis.jobs.enqueue import accept
+from fencepost.store.redis.jobs.lines import first_due
 from fencepost.store.redis.jobs.rows import PRIORITIES, Kept
 from fencepost.store.redis.jobs.unit import Unit
 from fencepost.store.redis.partitions.mirrors import (
     Mirror,
     PartUnit,
-    mirror_of,
+    mirror_of_all,
     place,
     results_of,
     version_of,
 )
-from fencepost.store.redis.partitions.numbers import OUTBOX
+from fencepost.store.redis.partitions.numbers import OUTBOX, is_gathering
 
 REPORT, INTENT = "fencepost.report", "fencepost.intent"
 TYPES = (REPORT, INTENT)
@@ -87,7 +89,10 @@ _subscriptions = msgspec.msgpack.Decoder(Subscription)
 
 
 def report_job(on: str | int, mirror: str, number: int) -> NewJob:
-    """Return the entry that tells partition *number* when a job has ended."""
+    """Return the entry that tells partition *number* when a job has ended.
+
+    If the mirror stands for what the job spawns, too, the entry also waits for that.
+    """
     body = _encoder.encode(Subscription(number, mirror))
     return NewJob(
         type=REPORT,
@@ -95,7 +100,7 @@ def report_job(on: str | int, mirror: str, number: int) -> NewJob:
         payload=Body(body, Encoding.BINARY),
         policy=_POLICY,
         key=Key(f"{mirror} {number}", None),
-        after=Dependencies((on,), Mode.ENDED),
+        after=Dependencies((on,), Mode.ENDED, gathers=is_gathering(mirror)),
     )
 
 
@@ -144,22 +149,39 @@ def pending(env: Env, limit: int = BATCH) -> Plan[list[OutboxEntry]]:
         payload = kept.document.payload
         if payload is None:
             payload = yield from unit.large_payload(kept)
-        entry = OutboxEntry(
-            seq=kept.seq,
-            id=kept.id,
-            is_orphan=kept.document.created_at + ORPHAN_US <= unit.now,
-        )
-        if kept.type == INTENT:
-            found.append(msgspec.structs.replace(entry, parts=_intents.decode(payload).parts))
-            continue
-        subscription = _subscriptions.decode(payload)
-        cause = causes.get(next(iter(kept.document.parents or ()), 0))
-        report = None
-        if cause is not None:
-            known = mirror_of(cause, subscription.mirror, results[cause.seq])
-            report = msgspec.structs.replace(known, is_forced=entry.is_orphan)
-        found.append(msgspec.structs.replace(entry, target=subscription.number, report=report))
+        own = [causes[seq] for seq in kept.document.parents or () if seq in causes]
+        is_orphan = kept.document.created_at + ORPHAN_US <= unit.now
+        entry = OutboxEntry(seq=kept.seq, id=kept.id, is_orphan=is_orphan)
+        # One that cannot be read was delivered and deleted meanwhile, or else `doctor` reports it.
+        with suppress(msgspec.DecodeError):
+            found.append(_decoded(entry, kept.type, payload, own, results))
     return found
+
+
+def _decoded(
+    entry: OutboxEntry,
+    type: str,
+    payload: bytes,
+    causes: Sequence[Kept],
+    results: Mapping[int, Body | None],
+) -> OutboxEntry:
+    """Return an entry with what it says, or raise msgspec.DecodeError."""
+    if type == INTENT:
+        return msgspec.structs.replace(entry, parts=_intents.decode(payload).parts)
+    subscription = _subscriptions.decode(payload)
+    report = None
+    if causes:
+        known = mirror_of_all(causes, subscription.mirror, results[causes[0].seq])
+        report = msgspec.structs.replace(known, is_forced=entry.is_orphan)
+    return msgspec.structs.replace(entry, target=subscription.number, report=report)
+
+
+def late(env: Env) -> Plan[bool]:
+    """Tell whether an entry should have been delivered long ago."""
+    lanes = [field(int(each), OUTBOX, type_) for type_ in TYPES for each in PRIORITIES]
+    first = yield from first_due(env, lanes)
+    (now,) = yield from read(env)
+    return any(at + ORPHAN_US <= now for at in first.values())
 
 
 def _is_entry(kept: Kept) -> bool:
@@ -175,7 +197,7 @@ def delete(env: Env, reported: Mapping[int, int]) -> Plan[None]:
     jobs = yield from unit.jobs(reported)
     for kept in jobs.values():
         causes = yield from unit.jobs(kept.document.parents or ())
-        is_same = all(version_of(cause) == reported[kept.seq] for cause in causes.values())
+        is_same = not causes or version_of(causes.values()) == reported[kept.seq]
         if _is_entry(kept) and is_same:
             yield from _remove(unit, kept)
     yield from unit.commit()
@@ -206,9 +228,10 @@ def postpone(env: Env, seqs: Sequence[int]) -> Plan[None]:
     jobs = yield from unit.jobs(seqs)
     for kept in [each for each in jobs.values() if _is_entry(each)]:
         causes = yield from unit.jobs(kept.document.parents or ())
-        if any(not cause.state.is_terminal for cause in causes.values()):
+        live = sum(not cause.state.is_terminal for cause in causes.values())
+        if live:
             kept.set_state(State.PENDING)
-            kept.missing = 1
+            kept.missing = live
         else:
             kept.set_state(State.DELAYED)
             kept.document.run_at = now + RETRY_US

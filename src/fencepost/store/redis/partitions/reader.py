@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -17,7 +18,14 @@ from fencepost.store.redis.jobs.catalog import Env
 from fencepost.store.redis.jobs.unit import Unit
 from fencepost.store.redis.partitions.hub import HOME, LOOK, Call, Hub
 from fencepost.store.redis.partitions.leases import scatter
-from fencepost.store.redis.partitions.numbers import HIDDEN, SPREAD, partition_of, partition_of_id
+from fencepost.store.redis.partitions.numbers import (
+    HIDDEN,
+    SPREAD,
+    gathered,
+    gathering,
+    partition_of,
+    partition_of_id,
+)
 from fencepost.store.redis.partitions.pages import (
     Head,
     Merge,
@@ -134,7 +142,19 @@ def dependencies(
         numbers,
         lambda store, part: store.reader.dependencies(part, with_results=with_results),
     )
-    return (yield from _current(hub, found))
+    named = yield from plain_names(hub, [each.job_id for own in found for each in own])
+    plain = [[replace(each, job_id=named[each.job_id]) for each in own] for own in found]
+    return (yield from _current(hub, plain))
+
+
+def plain_names(hub: Hub, job_ids: Sequence[str]) -> Plan[dict[str, str]]:
+    """Return the ids of the jobs for which ids stand."""
+    asked = list(dict.fromkeys(job_ids))
+    named = {job_id: gathered(job_id) for job_id in asked}
+    if hub.has_strays:  # of those, any bit may be set
+        strays = yield from hub.find_strays(asked)
+        named |= {job_id: job_id for job_id in strays}
+    return named
 
 
 def _current(hub: Hub, found: list[list[Dependency]]) -> Plan[list[list[Dependency]]]:
@@ -155,15 +175,22 @@ def _current(hub: Hub, found: list[list[Dependency]]) -> Plan[list[list[Dependen
 def dependents(hub: Hub, job_ids: Sequence[str]) -> Plan[list[list[str]]]:
     """Return who waits for each job, in its own partition and behind its mirrors."""
     numbers = sorted((yield from hub.refresh()))
-    calls = [Call(hub.at(number), hub.at(number).reader.dependents(job_ids)) for number in numbers]
+    asked = [*job_ids, *map(gathering, map(str.lower, job_ids))]
+    calls = [Call(hub.at(number), hub.at(number).reader.dependents(asked)) for number in numbers]
     parts = (yield from hub.each(calls)) if calls else []
     wanted = sorted({job_id for part in parts for own in part for job_id in own})
     jobs = {job.id: job for job in (yield from get(hub, wanted)) if job is not None}
     found = []
     for place in range(len(job_ids)):
-        own = [jobs[each] for part in parts for each in part[place] if each in jobs]
-        found.append([job.id for job in sorted(own, key=lambda job: job.created_at)])
+        both = (place, place + len(job_ids))
+        names = dict.fromkeys(each for part in parts for at in both for each in part[at])
+        own = sorted((jobs[each] for each in names if each in jobs), key=_age)
+        found.append([job.id for job in own])
     return found
+
+
+def _age(job: Job) -> datetime:
+    return job.created_at
 
 
 def situation(hub: Hub, job_id: str) -> Plan[Situation | None]:
@@ -173,7 +200,9 @@ def situation(hub: Hub, job_id: str) -> Plan[Situation | None]:
     if found is None:
         return None
     live = yield from hub.on(HOME, hub.home.cluster.workers())
-    (awaited,) = yield from _current(hub, [list(found.dependencies)])
+    awaited: list[Dependency] = []
+    if found.dependencies:
+        (awaited,) = yield from dependencies(hub, [job_id])
     return replace(found, workers=live, dependencies=tuple(awaited))
 
 

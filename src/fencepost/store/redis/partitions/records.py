@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from fencepost.core.bounds import DUMP_BYTES
 from fencepost.core.job.job import JobRecord
 from fencepost.core.job.lifecycle import State
 from fencepost.core.limits.type_limits import TypeLimits
@@ -36,13 +37,15 @@ from fencepost.store.redis.partitions.numbers import (
     HIDDEN,
     OUTBOX,
     SPREAD,
+    gathering,
+    is_gathering,
     is_stamped,
     partition_of,
 )
 from fencepost.store.redis.partitions.outbox import (
     COMMIT_WITHIN_US,
     has_entries,
-    pending,
+    late,
     without_entries,
 )
 from fencepost.store.redis.partitions.pages import (
@@ -53,10 +56,10 @@ from fencepost.store.redis.partitions.pages import (
     place_of,
     unpack_positions,
 )
+from fencepost.store.redis.partitions.reader import plain_names
 from fencepost.store.redis.partitions.submit import bind_types, subscribe
 from fencepost.store.redis.records import overview, transfer
 from fencepost.store.sql.codec import BY_NUMBER
-from fencepost.store.sql.transfer import DUMP_BYTES
 
 CURSOR_BITS = 56
 """The bits of a position of pruning within a partition; the partition is above them."""
@@ -299,7 +302,7 @@ def inspect(hub: Hub) -> Plan[list[Finding]]:
     found: list[Finding] = yield from hub.on(HOME, hub.home.overview.inspect())
     found = [each for each in found if each.code != "unserved"]
     known = sorted((yield from hub.refresh()))
-    late: list[str] = []
+    behind: list[str] = []
     for number in known:
         part: list[Finding] = yield from hub.on(number, hub.at(number).overview.inspect())
         found += [
@@ -307,11 +310,10 @@ def inspect(hub: Hub) -> Plan[list[Finding]]:
             for each in part
             if each.level in ("warn", "fail") and each not in found
         ]
-        entries = yield from hub.ask(number, LOOK, pending)
-        late += [str(number)] if any(entry.is_orphan for entry in entries) else []
+        behind += [str(number)] if (yield from hub.ask(number, LOOK, late)) else []
     found.append(Finding("ok", "partitions", f"{len(known)} partitions have had jobs"))
-    if late:
-        text = f"entries of an hour ago were not delivered by partitions {', '.join(late)}"
+    if behind:
+        text = f"entries of an hour ago were not delivered by partitions {', '.join(behind)}"
         found.append(Finding("warn", "outbox", text))
     return found
 
@@ -349,6 +351,8 @@ def dump(hub: Hub, after: int, limit: int) -> Plan[Dump]:
         if head is None:
             break
         number, record = head.item
+        named = yield from plain_names(hub, record.dependencies)
+        record = replace(record, dependencies=tuple(named[each] for each in record.dependencies))
         size += _size(record)
         if records and size > DUMP_BYTES:
             break
@@ -387,7 +391,7 @@ def load(hub: Hub, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
                 if not is_stamped(id_bytes(record.job.id), number)
             }
         )
-        yield from _mirror(hub, number, part)
+        part = yield from _mirror(hub, number, part)
         replies += yield from hub.on(number, hub.at(number).transfer.load(part))
     return replies
 
@@ -398,18 +402,39 @@ def _is_bound(record: JobRecord) -> bool:
     return record.holds_key or (job.concurrency_key is not None and not job.state.is_terminal)
 
 
-def _mirror(hub: Hub, number: int, records: Sequence[JobRecord]) -> Plan[None]:
-    """Have mirrors of those jobs of other partitions that loaded ones wait for."""
-    own = {record.job.id for record in records}
-    named = sorted({each for record in records for each in record.dependencies} - own)
+def _mirror(hub: Hub, number: int, records: Sequence[JobRecord]) -> Plan[list[JobRecord]]:
+    """Have mirrors of those jobs of other partitions that loaded ones wait for; return these."""
+    named = sorted({each for record in records for each in record.dependencies})
     if not named:
-        return
+        return list(records)
     times = yield from read_times(hub, [number])
-    places = yield from hub.whereabouts(named)
-    for other in sorted(set(places) - {number}):
-        asked = [job_id for job_id, at in zip(named, places, strict=True) if at == other]
-        found = [each for each in (yield from hub.ask(other, LOOK, standing, asked)) if each]
-        live = [each for each in found if not each.state.is_terminal]
-        yield from subscribe(hub, [(other, each.id, number) for each in live])
+    places = dict(zip(named, (yield from hub.whereabouts(named)), strict=True))
+    loaded = [_waiting(record, number, places) for record in records]
+    wanted = {
+        (plain, own)
+        for record, new in zip(records, loaded, strict=True)
+        for plain, own in zip(record.dependencies, new.dependencies, strict=True)
+        if places[plain] != number
+    }
+    for other in sorted({places[plain] for plain, _ in wanted}):
+        pairs = sorted(pair for pair in wanted if places[pair[0]] == other)
+        asked = yield from hub.ask(other, LOOK, standing, [plain for plain, _ in pairs])
+        found = [(own, each) for (_, own), each in zip(pairs, asked, strict=True) if each]
+        live = [(own, each) for own, each in found if not each.state.is_terminal]
+        yield from subscribe(hub, [(other, each.id, own, number) for own, each in live])
+        mirrors = [replace(each, id=own) for own, each in found]
         deadline = times[number] + COMMIT_WITHIN_US
-        yield from hub.ask(number, WRITE, place_alone, found, deadline)
+        yield from hub.ask(number, WRITE, place_alone, mirrors, deadline)
+    return loaded
+
+
+def _waiting(record: JobRecord, number: int, places: Mapping[str, int]) -> JobRecord:
+    """Return a job that waits for the mirrors of those of other partitions."""
+    waits = record.job.waits
+    if waits is None or not waits.gathers:
+        return record
+    names = tuple(
+        each if places[each] == number or is_gathering(each) else gathering(each)
+        for each in record.dependencies
+    )
+    return replace(record, dependencies=names)

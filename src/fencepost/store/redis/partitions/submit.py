@@ -42,6 +42,8 @@ from fencepost.store.redis.partitions.hub import HOME, LOOK, WRITE, Hub, bind
 from fencepost.store.redis.partitions.mirrors import Mirror, standing
 from fencepost.store.redis.partitions.numbers import (
     by_partition,
+    gathering,
+    is_gathering,
     is_stamped,
     partition_of,
     stamped,
@@ -255,13 +257,20 @@ class Submission:
         """Return those dependencies of a job that are in other partitions."""
         own = self._new[place]
         after = own.job.after
-        foreign = [on for on in (after.on if after else ()) if self._number(on) != own.number]
-        if foreign and after is not None and after.gathers:
+        return [on for on in (after.on if after else ()) if self._number(on) != own.number]
+
+    def _mirror_id(self, place: int, on: str | int) -> str:
+        """Return the id under which a job waits for one of another partition."""
+        after = self._new[place].job.after
+        job_id = self._new[on].id if isinstance(on, int) else on.lower()
+        if after is None or not after.gathers:
+            return job_id
+        if is_gathering(job_id):
             raise DependencyError(
-                "with partition=queue, a job can gather what jobs of its own partition spawn, and "
-                "not of others; put them in one queue"
+                f"job {job_id} was moved here from another store; with partition=queue, no job of "
+                f"another partition can gather what it spawns"
             )
-        return foreign
+        return gathering(job_id)
 
     def _number(self, on: str | int) -> int:
         return self._numbers[on] if isinstance(on, int) else self._known[on.lower()][0]
@@ -271,62 +280,70 @@ class Submission:
         job = self._new[place].job
         if job.after is None:
             return job
-        own = self._places[self._numbers[place]]
+        own, foreign = self._places[self._numbers[place]], set(self._foreign(place))
         on = tuple(
-            each
-            if isinstance(each, str)
+            self._mirror_id(place, each)
+            if each in foreign
             else own.index(each)
-            if self._numbers[each] == self._numbers[place]
-            else self._new[each].id
+            if isinstance(each, int)
+            else each
             for each in job.after.on
         )
         return replace(job, after=replace(job.after, on=on))
 
     def _subscribe(self) -> Plan[dict[int, list[Mirror]]]:
         """Store reports about jobs that are there; return their mirrors, by partition."""
-        wanted: dict[tuple[str, int], None] = {}
+        wanted: dict[tuple[str, str, int], None] = {}
         for place, number in enumerate(self._numbers):
             for on in self._foreign(place):
                 if isinstance(on, str):
-                    wanted[on.lower(), number] = None
+                    wanted[on.lower(), self._mirror_id(place, on), number] = None
         mirrors: dict[int, list[Mirror]] = {}
         live = [at for at in wanted if not self._known[at[0]][1].state.is_terminal]
         yield from subscribe(self._hub, [(self._known[at[0]][0], *at) for at in live])
-        for job_id, number in wanted:
-            mirrors.setdefault(number, []).append(self._known[job_id][1])
+        for job_id, mirror_id, number in wanted:
+            mirror = replace(self._known[job_id][1], id=mirror_id)
+            mirrors.setdefault(number, []).append(mirror)
         return mirrors
 
     def _mirrors(self, places: Sequence[int]) -> list[Mirror]:
         """Return the mirrors of new jobs for which those at *places* wait."""
-        wanted = dict.fromkeys(on for place in places for on in self._foreign(place))
+        wanted = {
+            self._mirror_id(place, on): self._new[on]
+            for place in places
+            for on in self._foreign(place)
+            if isinstance(on, int)
+        }
         return [
             Mirror(
-                id=self._new[on].id,
-                type=self._new[on].job.type,
-                node=self._new[on].job.node,
-                priority=self._new[on].job.priority,
-                depth=self._new[on].depth,
+                id=mirror_id,
+                type=new.job.type,
+                node=new.job.node,
+                priority=new.job.priority,
+                depth=new.depth,
             )
-            for on in wanted
-            if isinstance(on, int)
+            for mirror_id, new in wanted.items()
         ]
 
     def _reports(self, number: int, places: Sequence[int]) -> list[NewJob]:
         """Return the reports about new jobs of a partition, for the others that wait for them."""
-        wanted: dict[tuple[int, int], None] = {}
+        wanted: dict[tuple[int, str, int], None] = {}
         for place, other in enumerate(self._numbers):
             if other != number:
                 for on in self._foreign(place):
                     if isinstance(on, int) and self._numbers[on] == number:
-                        wanted[on, other] = None
-        return [report_job(places.index(on), self._new[on].id, other) for on, other in wanted]
+                        wanted[on, self._mirror_id(place, on), other] = None
+        return [report_job(places.index(on), mirror_id, other) for on, mirror_id, other in wanted]
 
 
-def subscribe(hub: Hub, wanted: Sequence[tuple[int, str, int]]) -> Plan[None]:
-    """Store reports: of a job in a partition, for another partition. One that is there is kept."""
+def subscribe(hub: Hub, wanted: Sequence[tuple[int, str, str, int]]) -> Plan[None]:
+    """Store reports: of a job in a partition, under an id, for another partition.
+
+    One that is there is kept.
+    """
     by_number: dict[int, list[NewJob]] = {}
-    for number, job_id, target in wanted:
-        by_number.setdefault(number, []).append(report_job(job_id, job_id, target))
+    for number, job_id, mirror_id, target in wanted:
+        by_number.setdefault(number, []).append(report_job(job_id, mirror_id, target))
     for number, reports in by_number.items():
         yield from hub.on(number, hub.at(number).queue.enqueue(reports))
 
