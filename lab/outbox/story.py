@@ -24,7 +24,7 @@ from fencepost.store.interface.control import RetryRequest
 from fencepost.store.interface.crons import CronDefinition, CronFire
 from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.plan import Operation
-from fencepost.store.redis.jobs.unit import Unit
+from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.partitions.hub import LOOK as _LOOK
 from fencepost.store.redis.partitions.hub import Call
 from fencepost.store.redis.partitions.mirrors import is_mirror

@@ -18,8 +18,8 @@ from typing import Any, Protocol, TypeVar
 
 from fencepost.clock import Clock
 from fencepost.core.encryption import KeyRing
-from fencepost.errors import ForkedStoreError, StoreUnavailableError
 from fencepost.core.job.job import NewJob
+from fencepost.errors import ForkedStoreError, StoreUnavailableError
 from fencepost.store.interface.access import AccessFacet, AuditFacet
 from fencepost.store.interface.cluster import ClusterFacet
 from fencepost.store.interface.control import ControlFacet

@@ -19,8 +19,8 @@ from fencepost.store.interface.control import Edit, RetryRequest
 from fencepost.store.interface.queue import ClaimRequest, Spawn, Spawned
 from fencepost.store.interface.upkeep import PruneRequest
 from fencepost.store.plan import Operation, Plan
+from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env
-from fencepost.store.redis.jobs.unit import Unit
 from fencepost.store.redis.partitions.hub import LOOK, WRITE, Hub
 from fencepost.store.redis.partitions.mirrors import apply, standing
 from fencepost.store.redis.partitions.numbers import OUTBOX, partition_of
@@ -315,7 +315,7 @@ def test_failures_cross_partitions_and_back(world: World) -> None:
     ended = world.submit(C, third, mode=Mode.ENDED)
     world.run(world.store.control.cancel([first]))
     assert [world.state(each) for each in (second, third)] == [State.CANCELLED] * 2
-    assert world.job(third).failure.culprit == first  # type: ignore[union-attr]
+    assert world.job(third).failure.failed_dependency == first  # type: ignore[union-attr]
     assert world.state(ended) is State.SCHEDULED
 
 
@@ -413,7 +413,7 @@ def test_a_spawned_job_that_fails_ends_what_gathers_it_elsewhere(world: World) -
     (child,) = world.run(world.store.reader.find(JobFilter(type="child"), PageRequest(9))).jobs
     world.run(world.store.control.cancel([child.id]))
     assert world.state(gatherer) is State.CANCELLED
-    assert world.job(gatherer).failure.culprit == child.id  # type: ignore[union-attr]
+    assert world.job(gatherer).failure.failed_dependency == child.id  # type: ignore[union-attr]
 
 
 def test_a_job_spawns_nothing_into_another_partition(world: World) -> None:

@@ -18,9 +18,9 @@ from fencepost.store.interface.crons import CronFire, Fired, FireReply
 from fencepost.store.interface.events import EventReply
 from fencepost.store.interface.queue import Duplicate, EnqueueReply
 from fencepost.store.plan import Plan
+from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env
 from fencepost.store.redis.jobs.enqueue import store_plain
-from fencepost.store.redis.jobs.unit import Unit
 from fencepost.store.redis.partitions.delivery import read_times
 from fencepost.store.redis.partitions.hub import HOME, LOOK, WRITE, Hub
 from fencepost.store.redis.partitions.numbers import partition_of

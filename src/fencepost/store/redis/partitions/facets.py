@@ -14,12 +14,22 @@ from fencepost.store.interface.joins import JoinsFacet
 from fencepost.store.interface.overview import OverviewFacet
 from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.reader import ReaderFacet
+from fencepost.store.interface.refusals import RefusalsFacet
+from fencepost.store.interface.series import SeriesFacet
 from fencepost.store.interface.settings import SettingsFacet
 from fencepost.store.interface.store import Facets
 from fencepost.store.interface.transfer import TransferFacet
 from fencepost.store.interface.upkeep import UpkeepFacet
 from fencepost.store.plan import Plan
-from fencepost.store.redis.partitions import arrivals, control, leases, reader, records, submit
+from fencepost.store.redis.partitions import (
+    arrivals,
+    control,
+    leases,
+    reader,
+    records,
+    statistics,
+    submit,
+)
 from fencepost.store.redis.partitions.hub import HOME, Hub
 
 bound: Binder[Hub] = Binder()
@@ -50,6 +60,8 @@ def facets(hub: Hub, joins: JoinsFacet) -> Facets:
         overview=PartitionedOverview(hub),
         events=PartitionedEvents(hub),
         transfer=PartitionedTransfer(hub),
+        series=PartitionedSeries(hub),
+        refusals=PartitionedRefusals(hub),
         joins=joins,
     )
 
@@ -112,6 +124,9 @@ class PartitionedAccess(BoundFacet[Hub], AccessFacet):
     tokens = at_home("access", "tokens")
     add = at_home("access", "add")
     revoke = at_home("access", "revoke")
+    sessions = at_home("access", "sessions")
+    open_session = at_home("access", "open_session")
+    close_session = at_home("access", "close_session")
 
 
 class PartitionedAudit(BoundFacet[Hub], AuditFacet):
@@ -146,3 +161,15 @@ class PartitionedTransfer(BoundFacet[Hub], TransferFacet):
     accept_jobs = bound(records.accept_jobs)
     dump = bound(records.dump)
     load = bound(records.load)
+
+
+class PartitionedSeries(BoundFacet[Hub], SeriesFacet):
+    totals = bound(statistics.lane_totals)
+    record = at_home("series", "record")
+    read = at_home("series", "read")
+
+
+class PartitionedRefusals(BoundFacet[Hub], RefusalsFacet):
+    record = bound(statistics.record_refusals)
+    list = bound(statistics.list_refusals)
+    total = bound(statistics.count_refusals)

@@ -23,8 +23,8 @@ from fencepost.errors import StoreError, StoreUnavailableError, UnknownOutcomeEr
 from fencepost.store.interface.store import Listener, Topic
 from fencepost.store.notify import Listeners, LocalListener
 from fencepost.store.plan import Declaration, Effect, Operation, Plan, Statement, Wakes
+from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, field, read
-from fencepost.store.redis.jobs.unit import Unit
 from fencepost.store.redis.partitions.numbers import (
     OUTBOX,
     PARTITIONS,

@@ -23,11 +23,12 @@ from fencepost.core.values.names import id_bytes, wanted_ids
 from fencepost.errors import StoreUnavailableError
 from fencepost.store.interface.queue import Moved
 from fencepost.store.plan import Plan
+from fencepost.store.redis.documents.document import decode_body, document_of, revision_of
+from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.flows.dependents import follow
 from fencepost.store.redis.jobs.catalog import Env, number_text, read
 from fencepost.store.redis.jobs.edit import set_priority
-from fencepost.store.redis.jobs.rows import Kept, decode_body, document_of, revision_of
-from fencepost.store.redis.jobs.unit import Unit
 from fencepost.store.redis.partitions.numbers import HIDDEN, MIRRORS
 from fencepost.store.sql.codec import ENCODING_NUMBER, MODE_NUMBER, NUMBER, encode_failure
 
@@ -71,9 +72,9 @@ def mirror_of(kept: Kept, id: str, result: Body | None) -> Mirror:
 def _failure(kept: Kept) -> Failure | None:
     """Return why a job failed, with its name: a mirror may have another."""
     failure = kept.failure if kept.state.is_terminal else None
-    if failure is None or failure.culprit is not None:
+    if failure is None or failure.failed_dependency is not None:
         return failure
-    return replace(failure, culprit=kept.id)
+    return replace(failure, failed_dependency=kept.id)
 
 
 def mirror_of_all(jobs: Sequence[Kept], id: str, result: Body | None) -> Mirror:

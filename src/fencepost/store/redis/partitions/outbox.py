@@ -30,11 +30,11 @@ from fencepost.core.job.policy import Policy
 from fencepost.core.values.names import wanted_ids
 from fencepost.store.interface.queue import EnqueueReply, Moved
 from fencepost.store.plan import Plan
+from fencepost.store.redis.documents.kept import PRIORITIES, Kept
+from fencepost.store.redis.documents.lines import first_due
+from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, field, number_of, read
 from fencepost.store.redis.jobs.enqueue import accept
-from fencepost.store.redis.jobs.lines import first_due
-from fencepost.store.redis.jobs.rows import PRIORITIES, Kept
-from fencepost.store.redis.jobs.unit import Unit
 from fencepost.store.redis.partitions.mirrors import (
     Mirror,
     PartUnit,

@@ -13,9 +13,9 @@ from fencepost.core.job.why import Situation
 from fencepost.core.values.names import wanted_ids
 from fencepost.store.interface.reader import DeadLetterPage, JobPage
 from fencepost.store.plan import Plan
+from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs import read
 from fencepost.store.redis.jobs.catalog import Env
-from fencepost.store.redis.jobs.unit import Unit
 from fencepost.store.redis.partitions.hub import HOME, LOOK, Call, Hub
 from fencepost.store.redis.partitions.leases import scatter
 from fencepost.store.redis.partitions.numbers import (

@@ -23,8 +23,8 @@ from fencepost.store.interface.settings import Scope
 from fencepost.store.interface.transfer import Dump, LoadReply
 from fencepost.store.interface.upkeep import Pruned, PruneRequest
 from fencepost.store.plan import Plan
+from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, read
-from fencepost.store.redis.jobs.unit import Unit
 from fencepost.store.redis.partitions.delivery import (
     deliver_all,
     deliver_quietly,

@@ -28,10 +28,10 @@ from fencepost.core.values.payload import differences
 from fencepost.errors import DependencyError, InvalidJobError, StoreError, UnknownDependencyError
 from fencepost.store.interface.queue import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.plan import Plan
+from fencepost.store.redis.documents.document import body_of
+from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env
 from fencepost.store.redis.jobs.enqueue import find_holder
-from fencepost.store.redis.jobs.rows import body_of
-from fencepost.store.redis.jobs.unit import Unit
 from fencepost.store.redis.partitions.delivery import (
     Replies,
     deliver_quietly,

@@ -11,8 +11,8 @@ from fencepost.core.refusals import NewRefusal, RefusedWrite
 from fencepost.core.values.names import wanted_ids
 from fencepost.core.values.times import from_us
 from fencepost.store.plan import Plan
+from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, read
-from fencepost.store.redis.jobs.unit import Unit
 
 JOBS_MAX = REFUSALS_MAX // REFUSALS_OF_JOB_MAX
 

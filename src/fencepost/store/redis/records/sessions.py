@@ -10,8 +10,8 @@ from fencepost.core.bounds import SESSIONS_MAX, SESSIONS_OF_TOKEN_MAX
 from fencepost.core.sessions import SessionRecord
 from fencepost.core.values.times import to_us
 from fencepost.store.plan import Plan
+from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, read
-from fencepost.store.redis.jobs.unit import Unit
 
 _records = msgspec.msgpack.Decoder(SessionRecord)
 
