@@ -210,6 +210,9 @@ class Children:
         if child is not None:
             child.process.kill()
 
+    def __len__(self) -> int:
+        return len(self._idle) + len(self._busy)
+
     def close(self) -> None:
         """End every child: idle ones may leave the app's lifespan, what still runs is killed."""
         for child in self._busy.values():

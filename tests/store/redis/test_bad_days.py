@@ -21,6 +21,7 @@ from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.policy import Policy
 from fencepost.store.interface.queue import ClaimRequest
+from fencepost.store.redis.engine.errors import answered
 from fencepost.store.redis.store import RedisStore
 
 JOB = NewJob(type="t")
@@ -100,6 +101,23 @@ def test_a_right_that_lacks_within_a_script_is_named(server: RedisServer) -> Non
     with pytest.raises(UnknownOutcomeError, match=r"this user lacks a right.*fencepost doctor"):
         store.run(store.queue.enqueue([JOB]))
     store.close()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "The user executing the script can't run this command or subcommand script: user_script:4",
+        "ACL failure in script: User lame has no permissions to run the 'zadd' command "
+        "script: on @user_script:19.",
+    ],
+    ids=["redis 6", "redis 7 and valkey"],
+)
+def test_servers_of_every_version_are_understood(said: str) -> None:
+    error = answered(theirs.ResponseError(said), where="here")
+    assert isinstance(error, UnknownOutcomeError)
+    assert "this user lacks a right" in str(error)
+    nothing = answered(theirs.ResponseError(f"nothing was written: {said}"), where="here")
+    assert isinstance(nothing, StoreUnavailableError)
 
 
 def test_who_may_not_publish_submits_all_the_same(server: RedisServer) -> None:

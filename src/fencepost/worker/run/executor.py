@@ -200,7 +200,8 @@ class HandlerExecutor:
 
     async def close(self) -> None:
         self.threads.close()
-        await asyncio.to_thread(self._children.close)  # it waits for them
+        if self._children:
+            await asyncio.to_thread(self._children.close)  # it waits for them
 
     def stop(self, attempt: RunningAttempt, reason: CancelReason) -> bool:
         """Stop the handler of an attempt; return True if it has surely ended."""

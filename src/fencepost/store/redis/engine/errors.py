@@ -43,6 +43,7 @@ _HINTS = (
     ("without any password configured", "this server has no password; take it out of the URL"),
     ("NOPERM", "this user lacks a right; see the ACL rules in docs/redis.md"),
     ("user executing the script", "this user lacks a right; see the ACL rules in docs/redis.md"),
+    ("ACL failure in script", "this user lacks a right; see the ACL rules in docs/redis.md"),
     ("READONLY", "this server is a replica; name the master in the URL"),
     ("LOADING", "the server is reading its data from the disk; wait a moment"),
     ("BUSY", "a script of another application runs for too long on this server"),
