@@ -423,8 +423,8 @@ INDEXES = (
     _lua(
         "plain-job-replaces-another",
         "a job is stored under a number that a server gives again, and another job has",
-        "    is_taken = is_taken or found\n",
-        "",
+        "if has_any(prefix .. 'job', numbers) then",
+        "if false then",
         FAILOVER,
     ),
 )

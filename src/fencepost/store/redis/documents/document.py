@@ -21,6 +21,34 @@ INLINE_MAX = 1_024
 """The largest payload that is part of its document."""
 
 
+class Instant:
+    """A time of a document, of which it keeps the microseconds since its creation."""
+
+    def __init__(self, since: str) -> None:
+        self._since = since
+
+    def __get__(self, document: Document, _: Any = None) -> int:
+        since: int = getattr(document, self._since)
+        return document.created_at + since
+
+    def __set__(self, document: Document, at: int) -> None:
+        setattr(document, self._since, at - document.created_at)
+
+
+class MaybeInstant:
+    """The same for a time that may not have come."""
+
+    def __init__(self, since: str) -> None:
+        self._since = since
+
+    def __get__(self, document: Document, _: Any = None) -> int | None:
+        since: int | None = getattr(document, self._since)
+        return None if since is None else document.created_at + since
+
+    def __set__(self, document: Document, at: int | None) -> None:
+        setattr(document, self._since, None if at is None else at - document.created_at)
+
+
 class Document(msgspec.Struct, array_like=True):
     """What is kept of a job; None is what most jobs have.
 
@@ -79,53 +107,12 @@ class Document(msgspec.Struct, array_like=True):
     def queue_name(self) -> str:
         return DEFAULT_QUEUE if self.queue is None else self.queue
 
-    @property
-    def expires_at(self) -> int:
-        return self.created_at + self.lifetime
-
-    @expires_at.setter
-    def expires_at(self, at: int) -> None:
-        self.lifetime = at - self.created_at
-
-    @property
-    def run_at(self) -> int:
-        return self.created_at + self.run_in
-
-    @run_at.setter
-    def run_at(self, at: int) -> None:
-        self.run_in = at - self.created_at
-
-    @property
-    def updated_at(self) -> int:
-        return self.created_at + self.updated_in
-
-    @updated_at.setter
-    def updated_at(self, at: int) -> None:
-        self.updated_in = at - self.created_at
-
-    @property
-    def scheduled_at(self) -> int | None:
-        return None if self.scheduled_in is None else self.created_at + self.scheduled_in
-
-    @scheduled_at.setter
-    def scheduled_at(self, at: int | None) -> None:
-        self.scheduled_in = None if at is None else at - self.created_at
-
-    @property
-    def started_at(self) -> int | None:
-        return None if self.started_in is None else self.created_at + self.started_in
-
-    @started_at.setter
-    def started_at(self, at: int | None) -> None:
-        self.started_in = None if at is None else at - self.created_at
-
-    @property
-    def completed_at(self) -> int | None:
-        return None if self.completed_in is None else self.created_at + self.completed_in
-
-    @completed_at.setter
-    def completed_at(self, at: int | None) -> None:
-        self.completed_in = None if at is None else at - self.created_at
+    expires_at = Instant("lifetime")
+    run_at = Instant("run_in")
+    updated_at = Instant("updated_in")
+    scheduled_at = MaybeInstant("scheduled_in")
+    started_at = MaybeInstant("started_in")
+    completed_at = MaybeInstant("completed_in")
 
 
 def document_of(

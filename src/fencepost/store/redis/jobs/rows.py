@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fencepost.core.flows.dependencies import Waits
 from fencepost.core.job.job import Body, NewJob, Ownership
 from fencepost.core.job.job import Job as CoreJob
@@ -37,16 +39,11 @@ def new_document(
 ) -> Document:
     """Return the document of a new job, without its payload."""
     terms, key = job.policy, job.key
-    timeout = seconds_to_us(terms.timeout)
     return document_of(
+        **submitted_fields(job),
         lease_version=0,
         attempt=0,
-        lease_ttl=None if terms.lease_ttl is None else seconds_to_us(terms.lease_ttl),
-        timeout=None if timeout == TIMEOUT_US else timeout,
         id=id,
-        type=job.type,
-        queue=None if job.queue == DEFAULT_QUEUE else job.queue,
-        priority=int(job.priority),
         number=BY_NUMBER.index(state),
         created_at=now,
         expires_at=now + seconds_to_us(terms.lifetime),
@@ -58,14 +55,27 @@ def new_document(
         payload_encoding=ENCODING_NUMBER[job.payload.encoding],
         key=None if key is None else key.value,
         key_window=None if key is None or key.window is None else seconds_to_us(key.window),
-        tags=dict(job.tags) or None,
-        correlation_id=job.correlation_id,
-        flow=job.flow,
-        node=job.node,
-        callback_url=job.callback_url,
-        concurrency_key=job.concurrency_key,
-        submitter=job.submitter,
     )
+
+
+def submitted_fields(job: NewJob | CoreJob) -> dict[str, Any]:
+    """Return the fields of a document that a job has from its submission on."""
+    policy = job.policy
+    timeout = seconds_to_us(policy.timeout)
+    return {
+        "lease_ttl": None if policy.lease_ttl is None else seconds_to_us(policy.lease_ttl),
+        "timeout": None if timeout == TIMEOUT_US else timeout,
+        "type": job.type,
+        "queue": None if job.queue == DEFAULT_QUEUE else job.queue,
+        "priority": int(job.priority),
+        "tags": dict(job.tags) or None,
+        "correlation_id": job.correlation_id,
+        "flow": job.flow,
+        "node": job.node,
+        "callback_url": job.callback_url,
+        "concurrency_key": job.concurrency_key,
+        "submitter": job.submitter,
+    }
 
 
 def job_of(

@@ -24,6 +24,8 @@ from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, read
 from fencepost.store.redis.jobs.enqueue import accept
 
+TIMES = ("last_tick", "next_tick", "declared_at", "changed_at")
+
 
 class CronRecord(msgspec.Struct):
     """A cron as it is kept."""
@@ -162,16 +164,6 @@ def crons(env: Env) -> Plan[CronList]:
 
 
 def _view(record: CronRecord) -> CronView:
-    return CronView(
-        name=record.name,
-        expression=record.expression,
-        tz=record.tz,
-        missed=record.missed,
-        catch_up=record.catch_up,
-        template=decode_template(record.template),
-        is_paused=record.is_paused,
-        last_tick=from_us_or_none(record.last_tick),
-        next_tick=from_us_or_none(record.next_tick),
-        declared_at=from_us_or_none(record.declared_at),
-        changed_at=from_us_or_none(record.changed_at),
-    )
+    fields = msgspec.structs.asdict(record) | {"template": decode_template(record.template)}
+    fields |= {name: from_us_or_none(fields[name]) for name in TIMES}
+    return CronView(**fields)

@@ -8,7 +8,7 @@ from fencepost.core.flows.dependents import MET
 from fencepost.core.job.job import EMPTY, JobRecord
 from fencepost.core.job.lifecycle import ACTIVE
 from fencepost.core.limits.concurrency import limit_of
-from fencepost.core.values.names import DEFAULT_QUEUE, id_bytes, wanted_ids
+from fencepost.core.values.names import id_bytes, wanted_ids
 from fencepost.core.values.times import from_us_or_none, seconds_to_us, to_us
 from fencepost.errors import DuplicateJobError, StateConflictError
 from fencepost.store.interface.transfer import Dump, Loaded, LoadReply, Present
@@ -20,7 +20,7 @@ from fencepost.store.redis.flows.dependents import end_waiting
 from fencepost.store.redis.jobs.catalog import Env, field, number_text
 from fencepost.store.redis.jobs.enqueue import as_parent, find_holder
 from fencepost.store.redis.jobs.read import attempts_of, whole
-from fencepost.store.redis.jobs.rows import TIMEOUT_US, encode_waits
+from fencepost.store.redis.jobs.rows import encode_waits, submitted_fields
 from fencepost.store.redis.limits.concurrency import active
 from fencepost.store.sql.codec import ENCODING_NUMBER, NUMBER, encode_failure, encode_json
 from fencepost.store.sql.endings import Stored
@@ -156,17 +156,12 @@ def _placed(unit: Unit, record: JobRecord, occupied: dict[tuple[str, str], int])
 def _insert(unit: Unit, record: JobRecord) -> Plan[Kept]:
     job, success, window = record.job, record.success, record.key_window
     policy = job.policy
-    timeout = seconds_to_us(policy.timeout)
     yield from unit.open_lane(job.queue, job.type)
     document = document_of(
+        **submitted_fields(job),
         lease_version=job.lease_version,
         attempt=job.attempt,
-        lease_ttl=None if policy.lease_ttl is None else seconds_to_us(policy.lease_ttl),
-        timeout=None if timeout == TIMEOUT_US else timeout,
         id=id_bytes(job.id),
-        type=job.type,
-        queue=None if job.queue == DEFAULT_QUEUE else job.queue,
-        priority=int(job.priority),
         number=NUMBER[job.state],
         created_at=to_us(job.created_at),
         expires_at=to_us(job.expires_at),
@@ -180,13 +175,6 @@ def _insert(unit: Unit, record: JobRecord) -> Plan[Kept]:
         payload_encoding=ENCODING_NUMBER[job.payload_body.encoding],
         key=job.key,
         key_window=None if window is None else seconds_to_us(window),
-        tags=dict(job.tags) or None,
-        correlation_id=job.correlation_id,
-        flow=job.flow,
-        node=job.node,
-        callback_url=job.callback_url,
-        concurrency_key=job.concurrency_key,
-        submitter=job.submitter,
         replay_of=None if job.replay_of is None else id_bytes(job.replay_of),
         waits=None if job.waits is None else encode_waits(job.waits),
         failure=encode_failure(job.failure),

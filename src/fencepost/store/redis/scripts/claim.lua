@@ -28,20 +28,9 @@ if #todo > 0 then
   return { whole(now), todo }
 end
 
-local function set_of(list)
-  if not list then
-    return nil
-  end
-  local set = {}
-  for _, name in ipairs(list) do
-    set[name] = true
-  end
-  return set
-end
-
 -- The lanes that have jobs, as far as they are asked for and not paused, by queue; and the queues.
 local function open_lanes()
-  local asked_queues, asked_types = set_of(request.queues), set_of(request.types)
+  local asked_queues, asked_types = request.queues and set_of(request.queues), request.types and set_of(request.types)
   local paused = set_of(redis.call('SMEMBERS', prefix .. 'pauses'))
   local queues, names = {}, {}
   for _, lane in ipairs(redis.call('SMEMBERS', prefix .. 'open')) do

@@ -83,10 +83,7 @@ function special.AGE(block, ended)
   for place = 1, 256 do
     numbers[place] = struct.pack('>I8', block * 256 + place - 1)
   end
-  local is_ended = {}
-  for _, number in ipairs(ended) do
-    is_ended[number] = true
-  end
+  local is_ended = set_of(ended)
   local first
   for _, text in ipairs(redis.call('HMGET', prefix .. 'job', unpack(numbers))) do
     if text then

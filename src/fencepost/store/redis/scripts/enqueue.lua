@@ -21,18 +21,22 @@ local function in_portions(list, width, run)
   end
 end
 
+local function has_any(key, fields)
+  local has = false
+  in_portions(fields, 1, function(...)
+    for _, found in ipairs(redis.call('HMGET', key, ...)) do
+      has = has or found
+    end
+  end)
+  return has
+end
+
 local jobs, shapes = request.jobs, request.shapes
 local ids = {}
 for place, job in ipairs(jobs) do
   ids[place] = job[2]
 end
-local is_known = false
-in_portions(ids, 1, function(...)
-  for _, found in ipairs(redis.call('HMGET', prefix .. 'ids', ...)) do
-    is_known = is_known or found
-  end
-end)
-if is_known then
+if has_any(prefix .. 'ids', ids) then
   return 0
 end
 
@@ -75,13 +79,7 @@ local numbers = {}
 for place = 1, #jobs do
   numbers[place] = documents[place * 2 - 1]
 end
-local is_taken = false
-in_portions(numbers, 1, function(...)
-  for _, found in ipairs(redis.call('HMGET', prefix .. 'job', ...)) do
-    is_taken = is_taken or found
-  end
-end)
-if is_taken then
+if has_any(prefix .. 'job', numbers) then
   return 0
 end
 

@@ -11,6 +11,14 @@ local function whole(number)
   return string.format('%.0f', number)
 end
 
+local function set_of(list)
+  local set = {}
+  for _, each in ipairs(list) do
+    set[each] = true
+  end
+  return set
+end
+
 -- Every write goes through here. If the server refuses the first, the script has done nothing, and
 -- the error says so; see engine/errors.py.
 local has_written = false
