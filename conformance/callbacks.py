@@ -33,7 +33,7 @@ def deliveries(h: Harness) -> list[Job]:
     return h.find(type=DELIVERY_TYPE)[::-1]
 
 
-def told(job: Job) -> Delivery:
+def delivery_of(job: Job) -> Delivery:
     return msgspec.json.decode(job.payload_body.data, type=Delivery)
 
 
@@ -51,7 +51,7 @@ class TestCallbacks:
         assert reply.followed == (
             Moved(delivery.id, DELIVERY_TYPE, State.SCHEDULED, State.PENDING),
         )
-        assert told(delivery) == Delivery(
+        assert delivery_of(delivery) == Delivery(
             job_id=job_id,
             url=URL,
             state=state,
@@ -100,13 +100,13 @@ class TestCallbacks:
         h.submit("c")
         parent = claim_of(h, "c")
         h.run(h.store.queue.spawn([Spawn(parent.id, parent.lease.token, (asked,))]))
-        assert [told(each).job_id for each in deliveries(h)] == [job_id]
+        assert [delivery_of(each).job_id for each in deliveries(h)] == [job_id]
 
     def test_a_batch_stores_one_for_each_that_asked(self, h: Harness) -> None:
         wanted = [h.submit("a", callback_url=f"{URL}&n={n}") for n in range(3)]
         h.submit_many(5, "a")
         h.succeed_all(h.claim(8).jobs)
-        assert sorted(told(each).job_id for each in deliveries(h)) == sorted(wanted)
+        assert sorted(delivery_of(each).job_id for each in deliveries(h)) == sorted(wanted)
         counts = {view.name: view.counts for view in h.run(h.store.overview.types())}
         assert counts[DELIVERY_TYPE] == {State.SCHEDULED: 3}
 
@@ -118,8 +118,8 @@ class TestCallbacks:
         outlived = h.submit("b", callback_url=URL, policy=Policy(lifetime=5.0))
         h.advance(5)
         h.run(h.store.upkeep.expire(10))
-        assert [told(each).job_id for each in deliveries(h)] == [lost, outlived]
-        assert {told(each).state for each in deliveries(h)} == {State.DEAD_LETTER}
+        assert [delivery_of(each).job_id for each in deliveries(h)] == [lost, outlived]
+        assert {delivery_of(each).state for each in deliveries(h)} == {State.DEAD_LETTER}
 
     def test_a_job_that_ends_with_another_is_told_of(self, h: Harness) -> None:
         """S1-71: and one that ends at its submission too."""
@@ -127,7 +127,7 @@ class TestCallbacks:
         b = h.submit("b", after=after(a), callback_url=URL)
         bring(h, a, State.FAILED)
         [c] = h.submit_all(job("c", after=after(a), callback_url=URL))
-        assert [(told(each).job_id, told(each).state) for each in deliveries(h)] == [
+        assert [(delivery_of(each).job_id, delivery_of(each).state) for each in deliveries(h)] == [
             (b, State.FAILED),
             (c, State.FAILED),
         ]
@@ -139,7 +139,7 @@ class TestCallbacks:
         h.retry(job_id)
         assert len(deliveries(h)) == 1
         bring(h, job_id, State.COMPLETED)
-        states = [told(each).state for each in deliveries(h)]
+        states = [delivery_of(each).state for each in deliveries(h)]
         assert states == [State.FAILED, State.COMPLETED]
 
     def test_a_fresh_copy_is_told_of_too(self, h: Harness) -> None:
@@ -149,7 +149,7 @@ class TestCallbacks:
         assert isinstance(reply, Replayed)
         assert h.get(reply.job_id).callback_url == URL
         bring(h, reply.job_id, State.COMPLETED)
-        assert [told(each).job_id for each in deliveries(h)] == [dead, reply.job_id]
+        assert [delivery_of(each).job_id for each in deliveries(h)] == [dead, reply.job_id]
 
     def test_jobs_of_any_kind_can_ask_for_one(self, h: Harness) -> None:
         keyed = h.submit("a", callback_url=URL, key=Key("k"), tags={"x": "y"})
@@ -162,7 +162,7 @@ class TestCallbacks:
         h.succeed(parent)
         for type_ in "acd":
             h.succeed(claim_of(h, type_))
-        asked = {told(each).job_id for each in deliveries(h)}
+        asked = {delivery_of(each).job_id for each in deliveries(h)}
         assert asked == {keyed, first, second, spawned.replies[0].job_id}  # type: ignore[union-attr]
 
     def test_the_wish_moves_with_the_job(self, h: Harness) -> None:
@@ -173,7 +173,7 @@ class TestCallbacks:
             for each in (h, other):
                 for _ in range(2):
                     each.succeed(claim_of(each, "a"))
-                assert {told(one).job_id for one in deliveries(each)} == set(ids)
+                assert {delivery_of(one).job_id for one in deliveries(each)} == set(ids)
 
     def test_a_job_that_ends_as_it_arrives_is_told_of(self, h: Harness) -> None:
         """S1-71: what it waited for there has failed here, and so has what waits for it."""
@@ -188,7 +188,7 @@ class TestCallbacks:
             bring(h, a, State.FAILED)
             h.advance(1)
             load(h, dump(other))
-            assert {told(each).job_id: told(each) for each in deliveries(h)} == {
+            assert {delivery_of(each).job_id: delivery_of(each) for each in deliveries(h)} == {
                 job_id: Delivery(
                     job_id=job_id, url=URL, state=State.FAILED, completed_at=h.now, attempt=0
                 )
@@ -230,4 +230,4 @@ class TestCallbacks:
         before = {each.id for each in deliveries(h)}
         bring(h, reply.job_id, State.COMPLETED)
         [fresh] = [each for each in deliveries(h) if each.id not in before]
-        assert told(fresh).url == (given or URL)
+        assert delivery_of(fresh).url == (given or URL)

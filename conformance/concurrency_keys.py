@@ -158,8 +158,8 @@ class TestConcurrencyKeys:
         h.advance(3)
         assert h.claim().jobs == []
         assert h.state(first) is State.PENDING
-        told = history(h.get(first), h.attempts(first))
-        assert told[-1].state is State.PENDING
+        changes = history(h.get(first), h.attempts(first))
+        assert changes[-1].state is State.PENDING
         h.succeed(running)
         assert h.take().id == first
 

@@ -229,7 +229,7 @@ class TestEditing:
         assert h.take().type == "apart"  # in its new place
 
     def test_a_priority_set_by_hand_is_not_inherited_over(self, h: Harness) -> None:
-        """S1-106: whoever sets it says so."""
+        """S1-106: it was set on purpose."""
         parent = h.submit("parent")
         child = h.submit("child", after=Dependencies((parent,)))
         behind = h.submit("behind", after=Dependencies((child,)), priority=Priority.BULK)

@@ -61,8 +61,8 @@ class TestKeyedArrivals:
         reply = h.succeed(h.take())
         assert isinstance(reply, Settled)
         [delivery] = h.find(type=DELIVERY_TYPE)
-        told = Moved(delivery.id, DELIVERY_TYPE, State.SCHEDULED, State.PENDING)
-        assert sorted(reply.followed, key=str) == sorted((told, entered(second)), key=str)
+        delivered = Moved(delivery.id, DELIVERY_TYPE, State.SCHEDULED, State.PENDING)
+        assert sorted(reply.followed, key=str) == sorted((delivered, entered(second)), key=str)
         assert (reply.job_id, delivery.concurrency_key) == (first, None)
 
     def test_one_that_ends_while_it_is_held_up_is_told_by_its_webhook(self, h: Harness) -> None:

@@ -110,7 +110,7 @@ inline write(kind, j, t, g, answer) {
     }
 }
 
-/* recover: by whoever does chores, and by every claim. */
+/* recover: by the process that does chores, and by every claim. */
 inline take_back(j) {
     assert(!g_live[j]);                              /* a valid lease is never taken back */
 #ifdef BUG_RECOVERY_UNCOUNTED

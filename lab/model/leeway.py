@@ -22,7 +22,7 @@ MOVING = (Moved, Settled, Spawned)
 
 
 class Told(msgspec.Struct, frozen=True):
-    """An answer, and what became of jobs that waited, whoever of the batch told it."""
+    """An answer, and what became of jobs that waited, in whichever reply of the batch it is."""
 
     answer: Any
     followed: list[Moved]

@@ -251,7 +251,7 @@ class Steering(Spawning):
             own = Moved(kept.id, job.type, changed.job.state, job.state)
             [told] = self.told([own])
             moved = [replace(told, followed=()), *told.followed]
-        self.world.freed_slots.clear()  # else nobody left a slot, whoever is first now
+        self.world.freed_slots.clear()  # else nobody left a slot, and the order does not matter
         return Edited(self.world.jobs[kept.id].shown(self.now), tuple(moved))
 
     def pause(self, scope: Scope, name: str) -> None:

@@ -76,7 +76,7 @@ MUTANTS = (
     # Who is local.
     _mutant(
         "proxy-is-local",
-        "without a token, whoever comes by way of a proxy on this machine may do everything",
+        "without a token, a request that a proxy on this machine passes on may do everything",
         "authentication",
         "        elif name in _RELAYED or name.startswith(_RELAYED_PREFIX):\n",
         "        elif name in _RELAYED and name.startswith(_RELAYED_PREFIX):\n",

@@ -16,7 +16,7 @@ def _mutant(name: str, about: str, module: str, old: str) -> Mutant:
 MUTANTS = (
     _mutant(
         "claims",
-        "a claim is dated, and decides what is due, by the clock of whoever claims",
+        "a claim is dated, and decides what is due, by the clock of the worker",
         "postgres.jobs.claim",
         "    return env.now, asked, view.served\n",
     ),

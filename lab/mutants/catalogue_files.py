@@ -187,7 +187,7 @@ MUTANTS = (
     ),
     _mutant(
         "takes-files-of-others",
-        "whoever made the lock file first can hold it, and the database, choose the jobs",
+        "the user who made the lock file first can hold it, and the database, choose the jobs",
         "engine.ownership",
         "    if status.st_uid not in _trusted(database) and not _fits(path, status, group):\n",
         "    if False:\n",

@@ -96,7 +96,7 @@ MUTANTS = (
     _mutant(
         Place.POSTGRES,
         "key-is-not-noted",
-        "who finds a slot in the hands of another leaves no note, and whoever waits is forgotten",
+        "who finds a slot in the hands of another leaves no note, and jobs that wait are forgotten",
         Patch(
             SQL,
             "where x.slot not in (select unnest(v_got)) group by x.slot;",

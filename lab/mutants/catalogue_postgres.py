@@ -147,7 +147,7 @@ LEASES = (
     ),
     _sql(
         "completion-in-a-callers-transaction-locks-the-lease-first",
-        "it locks the row of the job after its lease, whoever ends jobs by their age before it",
+        "it locks the row of the job after its lease; the expiry of jobs locks them before",
         "begin\n  if p_is_joined then\n    perform fencepost.hold_jobs(t, p_groups);\n  end if;\n"
         "  for g in",
         "begin\n  for g in",

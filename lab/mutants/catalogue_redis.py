@@ -118,7 +118,7 @@ LEASES = (
     ),
     _python(
         "client-has-the-clock",
-        "leases are given and judged by the clock of whoever asks",
+        "leases are given and judged by the clock of the caller",
         "jobs.catalog",
         "is_real = isinstance(self.clock, SystemClock)",
         "is_real = False",

@@ -23,7 +23,7 @@ def _python(name: str, about: str, module: str, old: str, new: str, *tests: str)
 MUTANTS = (
     _python(
         "functions-look-anywhere",
-        "names in functions are looked up by the path of whoever calls them",
+        "names in functions are looked up by the path of the caller",
         "engine.functions",
         "{FIX_FUNCTIONS}{record}",
         "{record}",

@@ -35,7 +35,7 @@ MUTANTS = (
     ),
     Mutant(
         "server-terminal-completes-code",
-        "the name of a queue, completed by bash, is a command of whoever submitted a job to it",
+        "the name of a queue, completed by bash, is a command of the one who submitted a job to it",
         Place.SERVER,
         (
             Patch(

@@ -140,7 +140,7 @@ class _Finder(MetaPathFinder):
 
 
 class _ScriptFinder(MetaPathFinder):
-    """Finds a package of scripts in a copy that has the patches, whoever reads them and how."""
+    """Finds a package of scripts in a copy that has the patches, for every reader."""
 
     def __init__(self, plant: Plant, scripts: dict[str, list[Patch]]) -> None:
         self._plant = plant

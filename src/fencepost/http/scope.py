@@ -223,7 +223,7 @@ def _without_differences(error: DuplicateJobError) -> DuplicateJobError:
 async def comparable(call: Call[Any, Any], job_ids: Iterable[str]) -> set[str]:
     """Return those of *job_ids* of which the token may know whether their payload is the same.
 
-    Whoever may not see a payload could guess it otherwise, field by field.
+    Otherwise a token that may not see a payload could guess it, field by field.
     """
     wanted, store = list(dict.fromkeys(job_ids)), call.session.store
     if _may_read(call.principal):

@@ -55,7 +55,7 @@ def check_key(value: object) -> str:
 def check_foreign_key(value: object) -> str:
     """Return *value* if it can be a key that an HTTP client chooses, or raise InvalidKeyError.
 
-    Whoever holds the key of a tick keeps its cron from submitting a job, in any queue.
+    A job that holds the key of a tick keeps its cron from submitting one, in any queue.
     """
     key = check_key(value)
     if key.startswith(CRON_KEYS):

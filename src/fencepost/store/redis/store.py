@@ -128,11 +128,10 @@ class RedisStore(Store):
         return found
 
     def _news(self, attempt: _Attempt, operation: Operation[Any], result: Any) -> list[list[bytes]]:
-        """Have the commit tell the listeners of other processes what happens; return what is to be
-        told if there is no commit.
+        """Have the commit notify listeners of other processes; return what to send without one.
 
-        Of jobs that can be claimed the scripts tell those who wait for one; all are told of what
-        changes without one, such as a limit.
+        Scripts wake those who wait for jobs that can be claimed. All are notified of what changes
+        without such a job, as when a limit is raised.
         """
         topics = topics_of(operation, result)
         commit: Commit | None = None if attempt.commit is None else attempt.commit.params[0]
