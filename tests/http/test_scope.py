@@ -190,6 +190,7 @@ LISTS = {
     "GET /v1/stream",
     "GET /v1/scale/{queue}",
     "POST /v1/jobs/cancel",
+    "POST /v1/jobs/retry",
     "POST /v1/claims",
     "POST /v1/events/{name}",
 }

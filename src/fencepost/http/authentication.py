@@ -174,8 +174,9 @@ class Authenticator:
             raise
         return known.record
 
-    def forget_sessions(self) -> None:
-        """Read sessions again at the next request: one was opened or closed here."""
+    def forget(self) -> None:
+        """Read tokens and sessions again at the next request: some were changed here."""
+        self._tokens.forget()
         self._sessions.forget()
 
     def _remembered(self, tokens: dict[str, TokenRecord]) -> dict[bytes, Known]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fencepost.http.operations import (
     attention,
+    bulk,
     claims,
     flows,
     jobs,
@@ -15,6 +16,7 @@ from fencepost.http.operations import (
     session,
     stream,
     submit,
+    tokens,
 )
 from fencepost.http.request.route import Route
 
@@ -22,7 +24,7 @@ _declared = [
     each
     for module in (
         *(submit, flows, claims, leases, jobs, queues, stream, monitoring),
-        *(session, attention, letters, series),
+        *(bulk, session, attention, letters, series, tokens),
     )
     for each in vars(module).values()
     if isinstance(each, Route)

@@ -146,11 +146,31 @@ class StreamQuery(Strict, frozen=True, kw_only=True):
 class Selection(JobConditions, frozen=True, kw_only=True):
     """Conditions that a job must all meet; at least one."""
 
-    __some__: ClassVar = ("tags", *JobConditions.__struct_fields__)
+    __some__: ClassVar = ("ids", "tags", *JobConditions.__struct_fields__)
 
     tags: Tags = field(default_factory=dict)
+    ids: Annotated[list[JobId], Meta(extra_json_schema={"maxItems": HTTP_BATCH_MAX})] | None = None
+    """Those of these jobs; other conditions are then not allowed."""
     dry_run: bool = False
     """Only count them."""
+    expected: Annotated[int, Meta(ge=0)] | None = None
+    """Refuse with 409 if there are more than these and a tenth of them."""
+
+
+class RetrySelection(Selection, frozen=True, kw_only=True):
+    """Jobs to run again: ended without success, or, if a state says so, delayed or retrying."""
+
+    reset_attempts: bool = True
+    """Whether their attempts are counted from the start again."""
+    delay: Duration = 0.0
+    priority: PriorityNumber | PriorityName | None = None
+
+
+class Retried(msgspec.Struct, frozen=True):
+    """How many jobs are run again, or, in a dry run, would be."""
+
+    count: int
+    dry_run: bool = False
 
 
 class Cancelled(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from fencepost.core.encryption import readable
+from fencepost.core.flows.dependencies import Mode
 from fencepost.core.job.job import Failure, Job, Ownership, Progress
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy, Priority
@@ -276,11 +277,23 @@ class SubmittedFlow(msgspec.Struct, frozen=True, kw_only=True):
     """Each after the jobs that it waits for."""
 
 
+class FlowEdge(msgspec.Struct, frozen=True, kw_only=True):
+    """A job of a flow that waits, or waited, for another."""
+
+    source: str = msgspec.field(name="from")
+    """The name of the job that is waited for."""
+    target: str = msgspec.field(name="to")
+    mode: Mode
+    """Whether all must complete, any must end, or all must end."""
+
+
 class FlowView(msgspec.Struct, frozen=True, kw_only=True):
     """The present state of a flow."""
 
     id: str
     jobs: dict[str, JobSummary]
+    edges: list[FlowEdge] = []
+    """Between these jobs; each job's in the order in which it names them."""
 
 
 class Count(msgspec.Struct, frozen=True):

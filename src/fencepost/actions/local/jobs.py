@@ -174,6 +174,45 @@ class LocalJobs(StoreActions):
             raise _too_late(job_id, reply)
         return _moved(job_id, reply, "retried")
 
+    def cancel_some(
+        self, job_ids: Sequence[str], *, queues: Collection[str] | None = None
+    ) -> Script[int]:
+        """Cancel these jobs, if they are live; return how many, as ``cancel_all`` does."""
+        cancelled: set[str] = set()
+        for start in range(0, len(job_ids), PAGE_MAX):
+            replies = yield self._store.control.cancel(job_ids[start : start + PAGE_MAX])
+            cancelled.update(_cancelled(replies))
+        return (yield from self._count_within(sorted(cancelled), queues))
+
+    def retry_some(self, job_ids: Sequence[str], choice: RetryChoice) -> Script[int]:
+        """Run these jobs again, the oldest first as they are given; return how many are.
+
+        One stays as it is if its state or its key forbids it, or it waits for one that has failed.
+        """
+        count = 0
+        for start in range(0, len(job_ids), PAGE_MAX):
+            replies = yield self._store.control.retry(
+                [
+                    RetryRequest(job_id, choice.reset_attempts, choice.delay, choice.priority)
+                    for job_id in job_ids[start : start + PAGE_MAX]
+                ]
+            )
+            count += sum(isinstance(reply, Moved) for reply in replies)
+        return count
+
+    def ids_of(self, filter: JobFilter, limit: int) -> Script[list[str]]:
+        """Return the ids of the jobs that meet *filter*, the oldest first; at most *limit*."""
+        found: list[str] = []
+        position: int | None = None
+        while len(found) < limit:
+            size = min(PAGE_MAX, limit - len(found))
+            page = yield self._store.reader.find(filter, PageRequest(size, position))
+            found += [job.id for job in page.jobs]
+            position = page.next
+            if position is None:
+                break
+        return found[::-1]
+
     def edit(self, job_id: str, edits: Edits) -> Script[Job]:
         """Change what a user may change, or raise."""
         check_names(edits)
@@ -253,6 +292,17 @@ def check_selective(filter: JobFilter) -> None:
         raise ConfigurationError(
             "this would cancel every job; name an id, a type, a queue, a flow, a tag or a time"
         )
+
+
+RETRIED = (State.FAILED, State.DEAD_LETTER, State.CANCELLED)
+RETRIED_IF_NAMED = (*RETRIED, State.DELAYED, State.RETRYING)
+
+
+def retried_part(filter: JobFilter) -> JobFilter | None:
+    """Return *filter* restricted to jobs that a retry applies to; None if it matches none."""
+    named = tuple(state for state in RETRIED_IF_NAMED if state in filter.states)
+    states = named if filter.states else RETRIED
+    return msgspec.structs.replace(filter, states=states) if states else None
 
 
 def live_part(filter: JobFilter) -> JobFilter | None:

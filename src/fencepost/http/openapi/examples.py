@@ -27,8 +27,8 @@ CURSOR = "ajE6NDI"
 def path_example(path: str) -> str:
     """Return an example of the parameter of *path*."""
     names = {"queues": "mail", "scale": "mail", "types": "send_mail", "events": "user.created"}
-    subject = path.split("/")[2]
-    return names.get(subject, "nightly" if subject == "crons" else JOB_ID)
+    names |= {"crons": "nightly", "tokens": "0f8d6c1a5f43"}
+    return names.get(path.split("/")[2], JOB_ID)
 
 
 def problem_example(code: Code) -> Any:
@@ -87,6 +87,13 @@ FAILURE = _json('"category": "temporary", "message": "mailbox is full"')
 POLICY = _plain(jobs.policy_of(DEFAULT_POLICY))
 
 
+_TOKEN = _json(
+    """"id": "0f8d6c1a5f43", "name": "deploy", "roles": ["submit", "read"], "queues": ["mail"],
+    "rate": null, "expires_at": null, "revoked_at": null""",
+    created_at=NOW,
+)
+
+
 def _bodies() -> dict[Any, Any]:
     submission = _json(
         """"type": "send_mail", "queue": "mail", "priority": 1, "delay": "10s",
@@ -101,9 +108,13 @@ def _bodies() -> dict[Any, Any]:
         jobs.FlowBody: {"nodes": nodes},
         control.Selection: _json('"type": "send_mail", "state": ["delayed"], "dry_run": true'),
         control.RetryBody: {"delay": "1m"},
+        control.RetrySelection: _json('"type": "send_mail", "state": ["failed"], "dry_run": true'),
         control.EditBody: _json('"priority": "high", "tags": {"tenant": "7"}'),
         control.ReplayAll: {"type": "send_mail", "limit": 100},
         overview.LimitBody: {"max_running": 10},
+        access.NewTokenBody: _json(
+            '"name": "deploy", "roles": ["submit", "read"], "queues": ["mail"], "expires": "90d"'
+        ),
         access.SessionBody: {"token": f"fp_{12 * '0'}_{48 * '0'}"},
         events.EventBody: _json('"payload": {"user_id": 42}, "key": "signup:42"'),
         leases.ClaimBody: _json(
@@ -159,7 +170,11 @@ def _jobs() -> dict[Any, Any]:
         jobs.JobView: summary | {"policy": POLICY, "payload": MAIL, "result": None},
         jobs.WireJobPage: {"jobs": [summary], "next": CURSOR},
         jobs.SubmittedFlow: {"id": OTHER_ID, "jobs": {"fetch": accepted}},
-        jobs.FlowView: {"id": OTHER_ID, "jobs": {"fetch": summary}},
+        jobs.FlowView: {
+            "id": OTHER_ID,
+            "jobs": {"fetch": summary, "report": summary},
+            "edges": [{"from": "fetch", "to": "report", "mode": "all"}],
+        },
         jobs.Count: {"count": 2},
         control.Attempts: {"attempts": [attempt]},
         control.History: {"history": [{"state": "pending", "at": NOW, "reason": "submitted"}]},
@@ -174,6 +189,7 @@ def _jobs() -> dict[Any, Any]:
                 )
             ]
         },
+        control.Retried: {"count": 12, "dry_run": True},
         control.Cancelled: {"count": 12, "dry_run": True},
         control.JobCount: {"count": 42},
         control.WireDeadLetterPage: {"dead_letters": [letter], "next": None},
@@ -298,6 +314,8 @@ def _overview() -> dict[Any, Any]:
             "at": NOW,
             "findings": [_json('"level": "ok", "code": "workers", "text": "live workers: 3"')],
         },
+        access.WireTokens: {"tokens": [_TOKEN]},
+        access.CreatedToken: _TOKEN | {"token": f"fp_{12 * '0'}_{48 * '0'}"},
         access.Me: _json(
             """"name": "deploy", "token_id": "0f8d6c1a5f43", "by": "session",
             "roles": ["read", "operate"], "queues": null, "app": "shop", "version": "0.1.0",

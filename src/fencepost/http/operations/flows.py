@@ -7,6 +7,7 @@ from typing import Any
 
 from fencepost.actions.backend import Script
 from fencepost.actions.local.flows import prepare
+from fencepost.core.bounds import PAGE_MAX
 from fencepost.core.job.job import Job, NewJob
 from fencepost.errors import InvalidJobError
 from fencepost.http.operations.submit import accepted_all
@@ -16,7 +17,7 @@ from fencepost.http.request.problems import HttpError
 from fencepost.http.request.route import FOLLOW, action, route, submit_route
 from fencepost.http.scope import disguised, may_see_all, shown
 from fencepost.wire.bounds import HTTP_BATCH_MAX
-from fencepost.wire.jobs import Count, FlowBody, FlowView, SubmittedFlow, summary_of
+from fencepost.wire.jobs import Count, FlowBody, FlowEdge, FlowView, SubmittedFlow, summary_of
 
 
 @submit_route(
@@ -65,7 +66,25 @@ async def get_flow(call: Call[Nothing, Nothing]) -> Reply:
         name: summary_of(job, is_full=may_see_all(call.principal, job))
         for name, job in jobs.items()
     }
-    return Reply(FlowView(id=call.path["id"], jobs=views))
+    edges = await _edges(call, jobs)
+    return Reply(FlowView(id=call.path["id"], jobs=views, edges=edges))
+
+
+async def _edges(call: Call[Any, Any], jobs: dict[str, Job]) -> list[FlowEdge]:
+    """Return which of *jobs* wait for which; nothing of jobs that the token may not see."""
+    store, names = call.session.store, {job.id: name for name, job in jobs.items()}
+    waiting = [job for job in jobs.values() if job.waits is not None]
+    edges: list[FlowEdge] = []
+    for start in range(0, len(waiting), PAGE_MAX):
+        some = waiting[start : start + PAGE_MAX]
+        found = await store.run_async(store.reader.dependencies([job.id for job in some]))
+        edges += [
+            FlowEdge(source=names[each.job_id], target=names[job.id], mode=job.waits.mode)
+            for job, dependencies in zip(some, found, strict=True)
+            for each in dependencies
+            if each.job_id in names and job.waits is not None
+        ]
+    return edges
 
 
 @action(

@@ -9,10 +9,8 @@ from urllib.parse import unquote
 from msgspec import UNSET
 from msgspec.structs import asdict
 
-from fencepost.actions.local.jobs import check_selective, live_part
 from fencepost.actions.options import retry_choice
 from fencepost.actions.replies import no_result
-from fencepost.core.audit import conditions_of
 from fencepost.core.encryption import readable
 from fencepost.core.filter import JobFilter, make_filter
 from fencepost.core.job.history import history as changes
@@ -205,32 +203,6 @@ async def cancel_job(call: Call[Nothing, Nothing]) -> Reply:
     job = await look(call)
     await call.run(call.actions.jobs.cancel(job.id))
     return Reply(_summary(call.principal, await afterwards(look(call))))
-
-
-@action(
-    "POST /v1/jobs/cancel",
-    "jobs.cancel",
-    "Cancel every job that meets conditions",
-    control.Cancelled,
-    "invalid_job",
-)
-async def cancel_jobs(call: Call[control.Selection, Nothing]) -> Reply:
-    """Cancel every live job that meets the conditions, and the jobs that wait for one of them."""
-    call.detail["conditions"] = conditions_of(call.body, without=["dry_run"])
-    if call.body.dry_run:
-        call.detail["dry_run"] = True
-    filter = filter_of(call.principal, call.body, call.body.tags)
-    check_selective(filter)
-    if call.body.dry_run:
-        live = live_part(filter)
-        count = 0
-        if live is not None:
-            count = await call.run(call.actions.jobs.count(live))
-        call.detail["count"] = count
-        return Reply(control.Cancelled(count, dry_run=True))
-    count = await call.run(call.actions.jobs.cancel_all(filter, queues=call.principal.queues))
-    call.detail["count"] = count
-    return Reply(control.Cancelled(count))
 
 
 @action(

@@ -12,15 +12,13 @@ from fencepost.core.fingerprints import LetterMark, grouped
 from fencepost.core.job.job import Body, DeadLetter, Job
 from fencepost.core.job.lifecycle import DEAD
 from fencepost.core.values.times import check_instant
-from fencepost.errors import StateConflictError
+from fencepost.http.operations.bulk import check_expected
 from fencepost.http.request.call import Call, Nothing, Reply
 from fencepost.http.request.route import action, route
 from fencepost.http.scope import check_queue_allowed, shown
 from fencepost.wire import control
 from fencepost.wire.attention import Groups
 from fencepost.wire.bodies import check_json
-
-GROWTH_ALLOWED = 1.1
 
 
 @route("GET /v1/dead-letters", "List dead letters", control.WireDeadLetterPage, "invalid_job")
@@ -121,7 +119,7 @@ async def replay_dead_letters(call: Call[control.ReplayAll, Nothing]) -> Reply:
             check_json(Body(bytes(raw)))
         call.api.letters.forget()  # what is counted here must be what is replayed
         ids = _named(await _selected(call, body, body.group), body)
-        _check_expected(len(ids), body.expected)
+        check_expected(len(ids), body.expected)
         if body.dry_run:
             call.detail["count"] = len(ids)
             return Reply(control.WireReplayed(len(ids), dry_run=True))
@@ -136,12 +134,3 @@ def _named(marks: Iterable[LetterMark], body: control.ReplayAll) -> list[str]:
     asked = None if body.ids is None else {each.lower() for each in body.ids}
     ids = [mark.job_id for mark in marks if asked is None or mark.job_id in asked]
     return ids[: body.limit]
-
-
-def _check_expected(count: int, expected: int | None) -> None:
-    """Raise StateConflictError if there are far more than the caller has seen."""
-    if expected is not None and count > expected * GROWTH_ALLOWED:
-        raise StateConflictError(
-            f"{count} dead letters meet the conditions now, and {expected} were expected; nothing "
-            f"was replayed"
-        )

@@ -31,7 +31,7 @@ async def open_session(call: Call[SessionBody, Nothing]) -> Reply:
     raw = session.clock.new_bytes(TOKEN_ID_BYTES + TOKEN_SECRET_BYTES)
     opened = make_session(token, raw, session.clock.now())
     await session.store.run_async(session.store.access.open_session(opened.record))
-    api.authenticator.forget_sessions()
+    api.authenticator.forget()
     seconds = (opened.record.expires_at - opened.record.created_at).total_seconds()
     principal = Principal.of(token, session=opened.record)
     cookie = set_cookie(call.scope, opened.text, seconds)
@@ -44,7 +44,7 @@ async def close_session(call: Call[Nothing, Nothing]) -> Reply:
     session_id, store = call.principal.session_id, call.session.store
     if session_id is not None:
         await store.run_async(store.access.close_session(session_id))
-        call.api.authenticator.forget_sessions()
+        call.api.authenticator.forget()
     return Reply(None, 204, {"set-cookie": set_cookie(call.scope, "")})
 
 

@@ -1,0 +1,133 @@
+"""Many jobs at once, by conditions or by ids: cancel them, or run them again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from fencepost.actions.local.jobs import (
+    RETRIED_IF_NAMED,
+    check_selective,
+    live_part,
+    retried_part,
+)
+from fencepost.actions.options import retry_choice
+from fencepost.core.audit import conditions_of
+from fencepost.core.bounds import PAGE_MAX
+from fencepost.core.filter import JobFilter
+from fencepost.core.job.lifecycle import LIVE, State
+from fencepost.errors import StateConflictError
+from fencepost.http.operations.jobs import filter_of
+from fencepost.http.request.call import Call, Nothing, Reply
+from fencepost.http.request.problems import HttpError
+from fencepost.http.request.read import check_count
+from fencepost.http.request.route import action
+from fencepost.wire import control
+from fencepost.wire.bounds import HTTP_BATCH_MAX
+
+GROWTH_ALLOWED = 1.1
+
+
+@action(
+    "POST /v1/jobs/cancel",
+    "jobs.cancel",
+    "Cancel every job that meets conditions",
+    control.Cancelled,
+    "invalid_job state_conflict",
+)
+async def cancel_jobs(call: Call[control.Selection, Nothing]) -> Reply:
+    """Cancel every live job that meets the conditions, and the jobs that wait for one of them."""
+    body, jobs = call.body, call.actions.jobs
+    _note(call)
+    if body.ids is not None:
+        ids = await _within_reach(call, body.ids, LIVE)
+        return await _end(call, control.Cancelled, len(ids), jobs.cancel_some, ids)
+    filter = filter_of(call.principal, body, body.tags)
+    check_selective(filter)
+    live = live_part(filter)
+    count = await _counted(call, live)
+    return await _end(call, control.Cancelled, count, jobs.cancel_all, filter)
+
+
+@action(
+    "POST /v1/jobs/retry",
+    "jobs.retry",
+    "Run every job again that meets conditions",
+    control.Retried,
+    "invalid_job invalid_duration state_conflict",
+)
+async def retry_jobs(call: Call[control.RetrySelection, Nothing]) -> Reply:
+    """Run jobs again that ended without success; delayed and retrying ones now, if named.
+
+    At most 10,000 at once, the most recent; one whose key is held, or which waits for a job that
+    has failed, stays as it is.
+    """
+    body, jobs = call.body, call.actions.jobs
+    _note(call)
+    choice = retry_choice(body.reset_attempts, body.delay, body.priority)
+    if body.ids is not None:
+        ids = await _within_reach(call, body.ids, RETRIED_IF_NAMED)
+    else:
+        filter = filter_of(call.principal, body, body.tags)
+        check_selective(filter)
+        part = retried_part(filter)
+        ids = [] if part is None else await call.run(jobs.ids_of(part, HTTP_BATCH_MAX))
+    check_expected(len(ids), body.expected)
+    count = len(ids) if body.dry_run else await call.run(jobs.retry_some(ids, choice))
+    call.detail["count"] = count
+    return Reply(control.Retried(count, body.dry_run))
+
+
+def _note(call: Call[Any, Any]) -> None:
+    """Add what is asked for to the audit log."""
+    body = call.body
+    call.detail["conditions"] = conditions_of(body, without=["dry_run", "ids"])
+    if body.dry_run:
+        call.detail["dry_run"] = True
+    if body.ids is None:
+        return
+    check_count(len(body.ids))
+    call.detail["ids"] = len(body.ids)
+    named = [name for name in control.Selection.__some__ if name != "ids" and getattr(body, name)]
+    if named:
+        raise HttpError(f"give ids or conditions, not both: {', '.join(named)}")
+
+
+async def _within_reach(
+    call: Call[Any, Any], ids: list[str], states: Collection[State]
+) -> list[str]:
+    """Return those of *ids* that the token may use and that are in one of *states*, in order."""
+    store, wanted = call.session.store, list(dict.fromkeys(each.lower() for each in ids))
+    found: list[str] = []
+    for start in range(0, len(wanted), PAGE_MAX):
+        jobs = await store.run_async(store.reader.get(wanted[start : start + PAGE_MAX]))
+        found += [
+            job.id
+            for job in jobs
+            if job is not None and job.state in states and call.principal.may_use(job.queue)
+        ]
+    return found
+
+
+async def _counted(call: Call[control.Selection, Nothing], live: JobFilter | None) -> int:
+    """Return how many jobs would be cancelled, if that is asked for."""
+    if live is None or not (call.body.dry_run or call.body.expected is not None):
+        return 0
+    return await call.run(call.actions.jobs.count(live))
+
+
+async def _end(call: Call[Any, Any], kind: Any, count: int, act: Any, given: Any) -> Reply:
+    """Cancel what was counted, unless it is too many or a dry run."""
+    check_expected(count, call.body.expected)
+    if not call.body.dry_run:
+        count = await call.run(act(given, queues=call.principal.queues))
+    call.detail["count"] = count
+    return Reply(kind(count, dry_run=call.body.dry_run))
+
+
+def check_expected(count: int, expected: int | None) -> None:
+    """Raise StateConflictError if there are far more than the caller has seen."""
+    if expected is not None and count > expected * GROWTH_ALLOWED:
+        raise StateConflictError(
+            f"{count} meet the conditions now, and {expected} were expected; nothing was changed"
+        )
