@@ -185,6 +185,8 @@ LISTS = {
     "GET /v1/dead-letters",
     "GET /v1/dead-letters/groups",
     "GET /v1/attention",
+    "GET /v1/completions",
+    "GET /v1/leases",
     "POST /v1/dead-letters/replay",
     "GET /v1/series",
     "GET /v1/stream",

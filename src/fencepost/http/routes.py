@@ -7,6 +7,7 @@ from fencepost.http.operations import (
     bulk,
     claims,
     flows,
+    held,
     jobs,
     leases,
     letters,
@@ -24,7 +25,7 @@ _declared = [
     each
     for module in (
         *(submit, flows, claims, leases, jobs, queues, stream, monitoring),
-        *(bulk, session, attention, letters, series, tokens),
+        *(bulk, held, session, attention, letters, series, tokens),
     )
     for each in vars(module).values()
     if isinstance(each, Route)

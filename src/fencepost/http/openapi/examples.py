@@ -15,7 +15,7 @@ from fencepost.core.job.policy import DEFAULT_POLICY
 from fencepost.core.statistics import Statistics
 from fencepost.http.request.problems import TITLES, Code, Problem
 from fencepost.store.interface.overview import QueueView, TypeView
-from fencepost.wire import access, attention, control, events, jobs, leases, overview, series
+from fencepost.wire import access, attention, control, events, held, jobs, leases, overview, series
 
 NOW, SOON = "2026-01-31T12:00:00Z", "2026-01-31T12:00:30Z"
 JOB_ID = "5f0c3b0e-6a51-4b7e-9d0a-2f6f3c1d8e47"
@@ -310,6 +310,19 @@ def _overview() -> dict[Any, Any]:
             at=NOW,
             start=NOW,
         ),
+        held.HeldLeases: {
+            "leases": [
+                _json(
+                    """"type": "send_mail", "queue": "mail", "attempt": 1, "worker": "w1",
+                    "fence": 1, "is_expired": false""",
+                    job_id=JOB_ID,
+                    started_at=NOW,
+                    expires_at=SOON,
+                )
+            ],
+            "is_complete": True,
+        },
+        held.Completions: {"values": ["mail", "bulk-mail"]},
         overview.Findings: {
             "at": NOW,
             "findings": [_json('"level": "ok", "code": "workers", "text": "live workers: 3"')],
