@@ -365,10 +365,11 @@ ALSO_IDS = {
     *(
         (method, f"/v1/jobs/{word}")
         for method in ("GET", "PATCH")
-        for word in ("batch", "cancel", "count")
+        for word in ("batch", "cancel", "count", "retry")
     ),
     ("PATCH", "/v1/jobs/count"),
     ("DELETE", "/v1/dead-letters/replay"),
+    ("DELETE", "/v1/dead-letters/groups"),
 }
 """What can be read as an id is one, of nobody."""
 
