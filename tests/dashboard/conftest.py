@@ -60,7 +60,9 @@ class Visit:
 @contextmanager
 def visiting(browser: Any, url: str, **options: Any) -> Iterator[Visit]:
     """Open a tab in a profile of its own."""
-    context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+    context = browser.new_context(
+        **{"viewport": {"width": 1280, "height": 900}, "locale": "en-US", **options}
+    )
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     visit = Visit(context, url)
     try:

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from fencepost import App, Context, PermanentError, Retry, TemporaryError
 from fencepost.worker import Worker
 
@@ -108,6 +110,24 @@ class Shop:
         self.app.event("order.paid").send(order=88101)
         self.app.jobs.cancel(tasks["render_invoice"].using(delay=60).submit(6).id)
         return ids
+
+    def refuse(self, url: str) -> str:
+        """Let a worker over HTTP sleep through its lease and then write; return its job's id.
+
+        What it writes is refused. Call it before other workers start: they take the job over.
+        """
+        again = Retry(max_attempts=5, initial_delay=1)
+        task = self.tasks["capture_payment"].using(priority="critical", retry=again)
+        job = task.submit(88213, "sudbank", "129.00")
+        claim = {"worker": "app-1:3977", "types": ["capture_payment"], "lease_ttl": "1s"}
+        (claimed,) = httpx.post(f"{url}/v1/claims", json=claim).json()["jobs"]
+        assert claimed["id"] == job.id
+        self.start_worker()
+        while not self.app.jobs.get(job.id).state.is_terminal:
+            self.app.session.clock.sleep(0.1)
+        late = {"id": job.id, "token": claimed["lease"]["token"], "result": None}
+        assert httpx.post(f"{url}/v1/leases/ack", json=late).status_code == 409
+        return job.id
 
     def start_worker(self, **options: Any) -> Worker:
         """Run a worker that serves all queues but ``media``."""

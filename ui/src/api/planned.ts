@@ -37,10 +37,12 @@ export type Refusal = {
   at: string;
   operation: string;
   worker: string | null;
+  /** Null for workers over HTTP, which send only a token. */
   fence_held: number | null;
   fence_present: number;
 };
-export type Refusals = { count: number; refusals: Refusal[] };
+/** The last few, newest first. */
+export type Refusals = { refusals: Refusal[] };
 
 export type DeadGroup = {
   id: string;

@@ -62,6 +62,7 @@ export function Chart(props: Props) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const [at, setAt] = useState<number | null>(null);
+  const [isFailed, setFailed] = useState(false);
   const shape = `${isDark.value} ${props.kind} ${props.lines.map((line) => line.name).join()} ${props.step} ${props.lines[0]?.values.length}`;
 
   useEffect(() => {
@@ -73,7 +74,7 @@ export function Chart(props: Props) {
       made.hooks = { setCursor: [(u) => setAt(u.cursor.idx ?? null)] };
       plot.current = new Plot(made, dataOf(props), box.current);
       watch.observe(box.current);
-    });
+    }).catch(() => setFailed(true)); // it cannot be loaded, or does not know the browser's language
     return () => {
       isGone = true;
       watch.disconnect();
@@ -87,7 +88,7 @@ export function Chart(props: Props) {
   return (
     <figure class="chart" role="img" aria-label={props.label}>
       <div ref={box} class="plot" />
-      {isEmpty && <span class="none q sm">nothing in this time</span>}
+      {(isEmpty || isFailed) && <span class="none q sm">{isFailed ? "the chart cannot be drawn in this browser" : "nothing in this time"}</span>}
       <figcaption class="sm q">{at === null ? "\u00a0" : told(props, at)}</figcaption>
     </figure>
   );

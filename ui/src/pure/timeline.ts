@@ -3,6 +3,7 @@
 import type { Attempt, JobSummary } from "../api/types";
 import type { Refusal } from "../api/planned";
 import { ENDED } from "./format";
+import { laneOf } from "./refusals";
 
 export type Wait = { from: number; to: number; state: string };
 export type Lane = {
@@ -84,7 +85,7 @@ export function timeline({ job, attempts, refusals, now, left, right }: Input): 
     from: place(at(attempt.started_at)),
     to: place(attempt.ended_at ? at(attempt.ended_at) : end),
     end: attempt.ended_at ? (ENDS[attempt.outcome] ?? attempt.outcome) : null,
-    refusals: refusals.filter((each) => each.fence_held === attempt.lease_version)
+    refusals: refusals.filter((each) => laneOf(each, attempts) === hidden + index)
       .map((refusal) => ({ x: place(at(refusal.at)), refusal })),
   }));
   return {

@@ -5,6 +5,7 @@ import type { Attempt, Failure } from "../../api/types";
 import type { Refusal } from "../../api/planned";
 import { CopyButton, Empty, Icon, Panel } from "../../parts/basics";
 import { between, clock, duration, exact, many } from "../../pure/format";
+import { laneOf } from "../../pure/refusals";
 import { traceLines } from "../../pure/trace";
 import { now } from "../../state/clock";
 
@@ -22,7 +23,7 @@ export function AttemptsPanel({ attempts, max, refusals }: { attempts: Attempt[]
       {!attempts.length && <Empty title="No attempt yet">The first claim starts one.</Empty>}
       {attempts.map((attempt, index) => ({ attempt, fence: index + 1 })).reverse().map(({ attempt, fence }, place) => (
         <div key={attempt.id}>
-          {refusals.filter((each) => each.fence_held === attempt.lease_version).map((each) => <RefusedWrite key={each.at} refusal={each} fence={fence} last={attempts.length} />)}
+          {refusals.filter((each) => laneOf(each, attempts) === fence - 1).map((each) => <RefusedWrite key={each.at} refusal={each} fence={fence} last={attempts.length} worker={attempt.worker} />)}
           <AttemptLine attempt={attempt} fence={fence} isOpen={place === 0 && attempt.failure != null} isWhole={isWhole} />
         </div>
       ))}
@@ -30,13 +31,13 @@ export function AttemptsPanel({ attempts, max, refusals }: { attempts: Attempt[]
   );
 }
 
-function RefusedWrite({ refusal, fence, last }: { refusal: Refusal; fence: number; last: number }) {
+function RefusedWrite({ refusal, fence, last, worker }: { refusal: Refusal; fence: number; last: number; worker: string }) {
   return (
     <div class="refusal">
       <Icon name="refused" state="refused" />
       <div>
         <span class="t" title={exact(refusal.at)}>{clock(refusal.at)} · {refusal.operation} refused.</span>{" "}
-        {refusal.worker ?? "The worker"} held <b>fence {fence}</b>; the present fence is <b>{last}</b>, so nothing changed.
+        {refusal.worker ?? worker} held <b>fence {fence}</b>; the present fence is <b>{last}</b>, so nothing changed.
       </div>
     </div>
   );

@@ -50,7 +50,7 @@ export function LeasePanel({ job, fence, ttl, beats, at, refusals }: {
           </dl>
         </div>
       ) : <NoLease job={job} fence={fence} />}
-      {refusals && refusals.count > 0 && <RefusedNote refusals={refusals} />}
+      {refusals && refusals.refusals.length > 0 && <RefusedNote refusals={refusals} />}
     </Panel>
   );
 }
@@ -107,7 +107,7 @@ function RefusedNote({ refusals }: { refusals: Refusals }) {
     <div class="refusal">
       <Icon name="refused" state="refused" />
       <div>
-        <span class="t">{many(refusals.count, "stale write")} refused</span>
+        <span class="t">{many(refusals.refusals.length, "stale write")} refused</span>
         {last && <><br />{last.operation} by {last.worker ?? "a worker"}, {relative(last.at, now.value)}; nothing changed</>}
       </div>
     </div>

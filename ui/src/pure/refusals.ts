@@ -1,0 +1,13 @@
+// Refused writes: which attempt tried each.
+
+import type { Attempt } from "../api/types";
+import type { Refusal } from "../api/planned";
+
+/** The place of the attempt that tried to write; -1 if none can have. */
+export function laneOf(refusal: Refusal, attempts: Attempt[]): number {
+  if (refusal.fence_held !== null) return attempts.findIndex((attempt) => attempt.lease_version === refusal.fence_held);
+  // The store was told a token alone. A lease that went stale is of an attempt that was lost.
+  const at = Date.parse(refusal.at);
+  const isLost = (attempt: Attempt) => attempt.failure?.category === "system" && Date.parse(attempt.ended_at ?? "") <= at;
+  return attempts.map(isLost).lastIndexOf(true);
+}
