@@ -57,8 +57,8 @@ def is_built() -> bool:
     """Return whether there is a build, and of the present sources if there are any."""
     if not (STATIC / "index.html").is_file():
         return False
-    if not (UI / "package.json").is_file():
-        return True
+    if (ROOT / "PKG-INFO").is_file() or not (UI / "package.json").is_file():
+        return True  # an sdist, which was made with its build
     return MARK.is_file() and MARK.read_text(encoding="utf-8").strip() == sources_hash()
 
 

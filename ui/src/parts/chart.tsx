@@ -12,6 +12,9 @@ type Props = {
 };
 
 const HEIGHT = 176;
+/** Seconds between two times on the axis. */
+const ROUND = [60, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800];
+const isPower = (value: number) => Math.abs(Math.log10(value) - Math.round(Math.log10(value))) < 1e-9;
 
 /** The colours of a state as the page computes them: a canvas knows no custom properties. */
 function coloursOf(box: HTMLElement, state: string): { line: string; fill: string } {
@@ -38,8 +41,8 @@ function options(Plot: typeof uPlot, box: HTMLElement, props: Props, width: numb
     width, height: HEIGHT, padding: [8, 4, 0, 0], legend: { show: false }, cursor: { points: { size: 6 }, drag: { x: false, y: false } },
     scales: { x: { time: false }, y: props.isLog ? { distr: 3, range: (_, low, high) => [Math.max(0.001, Math.min(low, 0.01)), Math.max(high * 1.2, 1)] } : { range: (_, __, high) => [0, Math.max(high * 1.15, 1)] } },
     axes: [
-      { stroke: axis.line, grid: { show: false }, ticks: { show: false }, size: 24, space: 72, font: "11px Inter, system-ui, sans-serif", values: (_, at) => at.map(time) },
-      { stroke: axis.line, grid: { stroke: axis.fill, width: 1 }, ticks: { show: false }, size: 56, space: 36, font: "11px Inter, system-ui, sans-serif",
+      { stroke: axis.line, grid: { show: false }, ticks: { show: false }, size: 24, space: 72, incrs: ROUND, font: "11px Inter, system-ui, sans-serif", values: (_, at) => at.map(time) },
+      { stroke: axis.line, grid: { stroke: axis.fill, width: 1, filter: (_, at) => at.map((value) => (props.isLog && !isPower(value) ? null : value)) }, ticks: { show: false }, size: 56, space: 36, font: "11px Inter, system-ui, sans-serif",
         values: (_, at) => at.map((value) => (value === null ? "" : props.format(value))) },
     ],
     series: [{}, ...props.lines.map((line): uPlot.Series => {

@@ -60,6 +60,9 @@ const exactTime = new Intl.DateTimeFormat("en-GB", {
 const clockTime = new Intl.DateTimeFormat("en-GB", {
   hour: "2-digit", minute: "2-digit", second: "2-digit",
 });
+const fineTime = new Intl.DateTimeFormat("en-GB", {
+  hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 2,
+});
 const dayTime = new Intl.DateTimeFormat("en-GB", {
   day: "2-digit", month: "short", hour: "2-digit", minute: "2-digit",
 });
@@ -68,6 +71,8 @@ const dayTime = new Intl.DateTimeFormat("en-GB", {
 export const exact = (at: string) => exactTime.format(new Date(at));
 /** 02:58:13 */
 export const clock = (at: string | number) => clockTime.format(new Date(at));
+/** 02:58:13.25 */
+export const fineClock = (at: number) => fineTime.format(new Date(at));
 /** 17 Nov, 02:58 */
 export const day = (at: string | number) => dayTime.format(new Date(at));
 

@@ -17,7 +17,7 @@ export type Lane = {
   end: string | null;
   refusals: { x: number; refusal: Refusal }[];
 };
-export type Mark = { x: number; at: number };
+export type Mark = { x: number; at: number; isFine: boolean };
 export type Timeline = {
   waits: Wait[];
   lanes: Lane[];
@@ -126,7 +126,7 @@ function marksOf(place: (at: number) => number, start: number, end: number, left
   const marks: Mark[] = [];
   for (let at = Math.ceil(start / step) * step; at <= end && marks.length < 20; at += step) {
     const x = place(at);
-    if (x >= left && x <= right - 48 && x - (marks.at(-1)?.x ?? -100) > 64) marks.push({ x, at });
+    if (x >= left && x <= right - 48 && x - (marks.at(-1)?.x ?? -100) > 64) marks.push({ x, at, isFine: step < 1000 });
   }
   return marks;
 }

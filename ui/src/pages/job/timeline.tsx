@@ -5,7 +5,7 @@ import type { Attempt, Change, JobView } from "../../api/types";
 import type { Refusal } from "../../api/planned";
 import { Choice, Glyph, Icon, Panel } from "../../parts/basics";
 import { JsonTree } from "../../parts/json-tree";
-import { between, clock, duration, exact, stateName } from "../../pure/format";
+import { between, clock, duration, exact, fineClock, stateName } from "../../pure/format";
 import type { Json } from "../../pure/json";
 import { LANE_HEIGHT, type Lane, timeline, TOP, type Wait } from "../../pure/timeline";
 import { className } from "../../pure/trace";
@@ -51,7 +51,7 @@ function Lanes({ job, attempts, refusals, beats }: Props) {
         {drawn.marks.map((mark) => (
           <g key={mark.at}>
             <line class="gl" x1={mark.x} x2={mark.x} y1={12} y2={drawn.height - 24} />
-            <text class="q" x={mark.x} y={drawn.height - 8} text-anchor="middle">{clock(mark.at)}</text>
+            <text class="q" x={mark.x} y={drawn.height - 8} text-anchor="middle">{mark.isFine ? fineClock(mark.at) : clock(mark.at)}</text>
           </g>
         ))}
         <text class="q" x={16} y={TOP + 4}>waiting</text>
