@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import httpx
 import pytest
 from tests.cli.support import Command, is_running, wait_until
 from tests.servers.places import NoServerError
@@ -117,6 +118,25 @@ def test_the_demo_interrupted_leaves_nothing_behind(command: Command, temporary:
     assert child.returncode == 1
     assert not [pid for pid in pids_in("".join(lines)) if is_running(pid)]
     assert list(temporary.iterdir()) == []
+
+
+def test_a_demo_that_keeps_running_serves_its_dashboard(command: Command, temporary: Path) -> None:
+    child = command.start("demo")
+    assert child.stdout is not None
+    found = None
+    while found is None:
+        line = child.stdout.readline()
+        assert line, "the demo ended"
+        found = re.match(r"In a browser: (http://127\.0\.0\.1:\d+)/$", line)
+    assert "<!doctype html>" in httpx.get(f"{found[1]}/").text.lower()
+    jobs = httpx.get(f"{found[1]}/v1/jobs?limit=1").json()["jobs"]
+    assert len(jobs) == 1
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=30)
+    assert child.returncode == 0
+    assert list(temporary.iterdir()) == []
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{found[1]}/health/live")
 
 
 def test_the_workers_of_a_killed_demo_end_too(command: Command, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from fencepost.cli.announcement import durability
 from fencepost.cli.apps import point
 from fencepost.cli.commands.frame import Activity, frame
 from fencepost.cli.commands.top import take
+from fencepost.cli.demo.dashboard import serve_dashboard
 from fencepost.cli.demo.processes import DemoServer, DemoWorkers
 from fencepost.cli.demo.scenario import DemoJob, DemoScenario, ScenarioError, View
 from fencepost.cli.demo.tasks import app, resize_image, send_mail
@@ -66,7 +67,9 @@ def demo(settings: Settings, ends: bool, store: str, path: Path | None, lease_tt
             is_file = store == "sqlite"
             _print_next(settings, example, ends=ends, is_file=is_file, is_kept=path is not None)
             if not ends:
-                _stay(workers)
+                with serve_dashboard(app) as dashboard:
+                    click.echo(f"In a browser: {dashboard}/")
+                    _stay(workers)
         except KeyboardInterrupt:
             click.echo("\nstopping the workers")
             is_proven = not ends

@@ -49,7 +49,7 @@ export function DeadLetters() {
               : letters.error ? <Problem error={letters.error} /> : <Loading rows={5} />}
             {groups && <div class="foot">By type, error and first own frame</div>}
           </Panel>
-          {chosen && <GroupView key={chosen.id} group={chosen} letters={found?.filter((letter) => isOf(letter, chosen)) ?? []} />}
+          {chosen && <GroupView key={chosen.id} group={chosen} isServers={told.data !== undefined} letters={found?.filter((letter) => isOf(letter, chosen)) ?? []} />}
         </div>
       )}
     </Page>
@@ -70,7 +70,7 @@ function GroupLink({ group, isHere }: { group: DeadGroup; isHere: boolean }) {
   );
 }
 
-function GroupView({ group, letters }: { group: DeadGroup; letters: DeadLetter[] }) {
+function GroupView({ group, isServers, letters }: { group: DeadGroup; isServers: boolean; letters: DeadLetter[] }) {
   const [at, setAt] = useState(0);
   const id = group.sample[Math.min(at, group.sample.length - 1)];
   const sample = useQuery<Sample>(id ? `v1/jobs/${id}` : null, { every: 0, pace: 30, parse: readSample });
@@ -84,7 +84,7 @@ function GroupView({ group, letters }: { group: DeadGroup; letters: DeadLetter[]
           <div class="row wrap">
             <h2 class="title h18">{group.type}</h2><Pill state="dead_letter">{many(group.count, "dead letter")}</Pill><span class="grow" />
             <Link class="btn" to={`jobs?state=dead_letter&type=${encodeURIComponent(group.type)}`}>Show the jobs</Link>
-            <Act role={locked("operate")} kind="danger" onClick={() => askDiscard(group)}>Discard all…</Act>
+            <Act role={locked("operate")} kind="danger" onClick={() => askDiscard(group, isServers)}>Discard all…</Act>
           </div>
           {failure ? <FailureView failure={failure} isWhole={false} /> : <Loading rows={2} />}
         </div>
@@ -96,7 +96,7 @@ function GroupView({ group, letters }: { group: DeadGroup; letters: DeadLetter[]
       </>}>
         <div class="body stack8">{id && <span>Job <JobLink id={id} /></span>}{sample.data && (payload ? <JsonTree tree={payload} /> : <p class="q">The payload is not JSON, or cannot be read here.</p>)}</div>
       </Panel>
-      <ReplayPanel group={group} sample={id} />
+      <ReplayPanel group={group} isServers={isServers} sample={id} />
     </div>
   );
 }
@@ -121,14 +121,14 @@ function CommonPanel({ letters }: { letters: DeadLetter[] }) {
 
 type Scope = "one" | "sample" | "all";
 
-function ReplayPanel({ group, sample }: { group: DeadGroup; sample: string | undefined }) {
+function ReplayPanel({ group, isServers, sample }: { group: DeadGroup; isServers: boolean; sample: string | undefined }) {
   const [scope, setScope] = useState<Scope>("one");
   const [rate, setRate] = useState(5);
   const total = { one: 1, sample: Math.min(10, group.count), all: group.count }[scope];
   const choices: [Scope, string, string][] = [["one", "This one", sample?.slice(0, 8) ?? ""], ["sample", "The newest 10 first", ""], ["all", "All in this group", count(group.count)]];
   async function go(): Promise<void> {
     try {
-      const ids = scope === "one" && sample ? [sample] : (await lettersOf(group)).map((letter) => letter.job_id).slice(0, total);
+      const ids = scope === "one" && sample ? [sample] : (await lettersOf(group, isServers)).map((letter) => letter.job_id).slice(0, total);
       if (ids.length <= 1) return void start(group.type, "replay", ids, rate);
       ask({
         title: `Replay ${many(ids.length, "dead letter")}?`, count: ids.length, button: `Replay ${count(ids.length)}`,
@@ -154,8 +154,8 @@ function ReplayPanel({ group, sample }: { group: DeadGroup; sample: string | und
   );
 }
 
-async function askDiscard(group: DeadGroup): Promise<void> {
-  const ids = (await lettersOf(group)).map((letter) => letter.job_id);
+async function askDiscard(group: DeadGroup, isServers: boolean): Promise<void> {
+  const ids = (await lettersOf(group, isServers)).map((letter) => letter.job_id);
   ask({
     title: `Discard ${many(ids.length, "dead letter")}?`, count: ids.length, button: `Discard ${count(ids.length)}`, isDangerous: true,
     text: "They leave this list for good. Their jobs stay, as dead letters, until retention removes them, and can be retried.",

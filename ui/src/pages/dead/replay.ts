@@ -16,14 +16,15 @@ export type Run = { name: string; verb: "replay" | "discard"; total: number; don
 /** What is under way, or was last. */
 export const run = signal<Run | null>(null);
 
-/** Read the dead letters of a group. */
-export async function lettersOf(group: DeadGroup): Promise<DeadLetter[]> {
+/** Read the dead letters of a group, which the server finds by itself if it made it. */
+export async function lettersOf(group: DeadGroup, isServers: boolean): Promise<DeadLetter[]> {
+  const chosen = isServers ? `group=${encodeURIComponent(group.id)}` : `type=${encodeURIComponent(group.type)}`;
   const found: DeadLetter[] = [];
   let after: string | null = null;
   for (let seen = 0; seen < LETTERS_MAX; seen += PAGE) {
     const cursor: string = after === null ? "" : `&after=${encodeURIComponent(after)}`;
-    const page: DeadLetterPage = await get<DeadLetterPage>(`v1/dead-letters?limit=${PAGE}&type=${encodeURIComponent(group.type)}${cursor}`);
-    found.push(...page.dead_letters.filter((letter) => isOf(letter, group)));
+    const page: DeadLetterPage = await get<DeadLetterPage>(`v1/dead-letters?limit=${PAGE}&${chosen}${cursor}`);
+    found.push(...page.dead_letters.filter((letter) => isServers || isOf(letter, group)));
     after = page.next;
     if (after === null || found.length >= group.count) break;
   }

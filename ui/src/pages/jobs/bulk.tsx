@@ -21,7 +21,7 @@ type Props = {
 };
 
 /** Do the same to each job, a few at once; say how many it worked for and why not for the rest. */
-async function each(jobs: JobSummary[], verb: "cancel" | "retry", done: string): Promise<void> {
+async function each(jobs: JobSummary[], verb: Verb, done: string): Promise<void> {
   const left = [...jobs];
   const refused: unknown[] = [];
   async function run(): Promise<void> {
@@ -40,26 +40,39 @@ async function each(jobs: JobSummary[], verb: "cancel" | "retry", done: string):
   touch();
 }
 
+type Verb = "cancel" | "retry";
+
+const WORDS: Record<Verb, { name: string; done: string; text: string }> = {
+  cancel: {
+    name: "Cancel", done: "cancelled",
+    text: "All live jobs that match the filter. Those that run lose their lease now, the others never start, and what waits for them is cancelled too. They can be retried later.",
+  },
+  retry: {
+    name: "Run again", done: "run again",
+    text: "All that match the filter and have failed or were cancelled; those that are delayed or retrying if the filter names their state. Their attempts are counted from the start.",
+  },
+};
+
 /** Count first; if many more match by then, ask again. */
-async function cancelMatching(conditions: Condition[], expected: number | null): Promise<void> {
+async function doMatching(verb: Verb, conditions: Condition[], expected: number | null): Promise<void> {
   const body = selectionBody(conditions, rightNow());
+  const path = `v1/jobs/${verb}`;
   try {
-    const dry = await request<{ count: number }>("POST", "v1/jobs/cancel", { body: { ...body, dry_run: true } });
-    if (expected === null || dry.count > expected * 1.1) return askMatching(conditions, dry.count);
-    const done = await request<{ count: number }>("POST", "v1/jobs/cancel", { body });
-    say(`${many(done.count, "job")} cancelled.`);
+    const dry = await request<{ count: number }>("POST", path, { body: { ...body, dry_run: true } });
+    if (expected === null || dry.count > expected * 1.1) return askMatching(verb, conditions, dry.count);
+    const done = await request<{ count: number }>("POST", path, { body });
+    say(`${many(done.count, "job")} ${WORDS[verb].done}.`);
   } catch (error) {
     say(refusalText(error, "operate"), { isBad: true });
   }
   touch();
 }
 
-function askMatching(conditions: Condition[], found: number): void {
+function askMatching(verb: Verb, conditions: Condition[], found: number): void {
+  const { name, text } = WORDS[verb];
   ask({
-    title: `Cancel ${many(found, "job")}?`,
-    text: "All live jobs that match the filter. Those that run lose their lease now, the others never start, and what waits for them is cancelled too. They can be retried later.",
-    button: `Cancel ${count(found)}`, isDangerous: true, count: found,
-    onYes: () => cancelMatching(conditions, found),
+    title: `${name} ${many(found, "job")}?`, text, button: `${name} ${count(found)}`, isDangerous: verb === "cancel", count: found,
+    onYes: () => doMatching(verb, conditions, found),
   });
 }
 
@@ -87,13 +100,14 @@ export function BulkBar({ picked, isAll, matching, conditions, onAll, onClear }:
         </button>
       )}
       <span class="bar" />
+      {isAll && <Act role={why} onClick={() => doMatching("retry", conditions, null)}>Run again…</Act>}
       {!isAll && (
         <Act role={why} isOff={!again.length} onClick={async () => { await each(again, "retry", "run again"); onClear(); }}>
           <Icon name="retrying" />Run now <span class="q">{again.length}</span>
         </Act>
       )}
       <Act role={why} kind="danger" isOff={!isAll && !live.length}
-        onClick={() => (isAll ? cancelMatching(conditions, null) : askCancel(live, onClear))}>
+        onClick={() => (isAll ? doMatching("cancel", conditions, null) : askCancel(live, onClear))}>
         Cancel…{!isAll && <span class="q">{live.length}</span>}
       </Act>
       <button class="btn ico quiet" type="button" aria-label="End the selection" onClick={onClear}><Icon name="x" /></button>
