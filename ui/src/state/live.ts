@@ -2,7 +2,7 @@
 // At most four times a second; not while hidden or paused. Beneath it, pages poll.
 
 import { effect, signal } from "@preact/signals";
-import { ApiError, headers, isRefused } from "../api/client";
+import { ApiError, get, headers, isRefused } from "../api/client";
 import { me } from "../api/session";
 import { to } from "../api/root";
 import type { QueueView } from "../api/types";
@@ -46,6 +46,12 @@ function take(events: ServerEvent[]): void {
   if (waiting.length && frame === undefined) frame = setTimeout(show, FRAME);
 }
 
+/** The queues before the stream tells of them. */
+async function firstQueues(): Promise<void> {
+  const read = await get<{ queues: QueueView[] }>("v1/queues").catch(() => null);
+  if (read && liveQueues.peek() === null) liveQueues.value = read.queues;
+}
+
 async function follow(stop: AbortController): Promise<void> {
   const resume: Record<string, string> = last === null ? {} : { "Last-Event-ID": last };
   const response = await fetch(to("v1/stream"), {
@@ -57,6 +63,7 @@ async function follow(stop: AbortController): Promise<void> {
   if (response.status === 401) isRefused.value = true;
   if (!response.ok || !response.body) throw new ApiError(response.status, "stream", "no stream");
   link.value = "live";
+  if (liveQueues.peek() === null) void firstQueues();
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   const read = eventReader();
   let alarm = setTimeout(() => stop.abort(), SILENCE);

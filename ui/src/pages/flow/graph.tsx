@@ -24,7 +24,12 @@ async function place(graph: Graph): Promise<Placed> {
   return {
     width: size.width ?? 0, height: size.height ?? 0,
     nodes: new Map(graph.nodes.map((node) => [node.id, made.node(node.id)])),
-    lines: new Map(graph.edges.map((edge) => [`${edge.from}\n${edge.to}`, made.edge(edge.from, edge.to).points])),
+    lines: new Map(graph.edges.map((edge) => {
+      const [from, to] = [made.node(edge.from), made.node(edge.to)];
+      const between = made.edge(edge.from, edge.to).points.slice(1, -1);
+      // From the middle of a side to the middle of a side; dagre aims at centres and ends in corners.
+      return [`${edge.from}\n${edge.to}`, [{ x: from.x + WIDTH / 2, y: from.y }, ...(between.length > 1 ? between : []), { x: to.x - WIDTH / 2, y: to.y }]];
+    })),
   };
 }
 
@@ -63,8 +68,14 @@ function lineOf(points: { x: number; y: number }[]): string {
   const [first, ...rest] = points;
   const last = rest.at(-1);
   if (!first || !last) return "";
-  const middle = (first.x + last.x) / 2;
-  return points.length <= 3 ? `M${first.x} ${first.y}C${middle} ${first.y} ${middle} ${last.y} ${last.x} ${last.y}` : `M${first.x} ${first.y}${rest.map((point) => `L${point.x} ${point.y}`).join("")}`;
+  let at = first;
+  let line = `M${at.x} ${at.y}`;
+  for (const point of rest) {
+    const middle = (at.x + point.x) / 2;
+    line += `C${middle} ${at.y} ${middle} ${point.y} ${point.x} ${point.y}`;
+    at = point;
+  }
+  return line;
 }
 
 /** Drag the ground; a node stays a link. */
