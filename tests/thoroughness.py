@@ -42,7 +42,9 @@ def _is_shortened(item: pytest.Item) -> bool:
             return params.get("setting", (None,))[0] in postgres_sources()[1:]
         case "store/test_encrypted_conformance.py":
             return True
-        case "redis/test_conformance.py" | "redis/test_valkey.py":
+        case (
+            "redis/test_conformance.py" | "redis/test_valkey.py" | "partitions/test_conformance.py"
+        ):
             return True
         case _:
             return False

@@ -87,8 +87,9 @@ class Listing(NamedTuple):
     """The most digits of a position in this list."""
 
 
-JOBS = Listing(b"j1:", 1_500)
-"""Of a store with partitions, a position has one of each."""
+JOBS = Listing(b"j1:", 18)
+PARTITIONED_JOBS = Listing(b"p1:", 1_500)
+"""Jobs of a store with partitions, whose position has one of each."""
 DEAD_LETTERS = Listing(b"d1:", 37)
 FOUND_LETTERS = Listing(b"f1:", 5)
 """Dead letters that meet conditions, by how many come before."""

@@ -66,8 +66,10 @@ class LocalJobs(StoreActions):
 
     def find(self, filter: JobFilter, after: str | None, limit: int) -> Script[Page[Job]]:
         """Return a page of jobs."""
-        page = yield self._store.reader.find(filter, make_page(limit=limit, after=after))
-        return Page(page.jobs, None if page.next is None else encode_cursor(page.next))
+        listing = self._store.jobs_listing
+        asked = make_page(limit=limit, after=after, of=listing)
+        page = yield self._store.reader.find(filter, asked)
+        return Page(page.jobs, None if page.next is None else encode_cursor(page.next, listing))
 
     def count(self, filter: JobFilter) -> Script[int]:
         """Count the jobs that meet *filter*."""

@@ -162,7 +162,8 @@ def search(
     if not conditions:
         page = app.jobs.find(**wanted, limit=limit, after=after)
         return Scanned(page.jobs, page.next)
-    position = make_page(limit=limit, after=after).after
+    listing = app.store.jobs_listing
+    position = make_page(limit=limit, after=after, of=listing).after
     jobs: list[Job] = []
     read = encrypted = 0
     with progress_bar("reading jobs", bound) as advance:
@@ -177,7 +178,7 @@ def search(
                 jobs.append(job)
             if len(jobs) == limit:
                 break
-    cursor = None if position is None or not read else encode_cursor(position)
+    cursor = None if position is None or not read else encode_cursor(position, listing)
     return Scanned(jobs, cursor, read, encrypted, cursor is not None and len(jobs) < limit)
 
 

@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from fencepost.clock import Clock
 from fencepost.core.encryption import KeyRing
+from fencepost.core.filter import JOBS, Listing
 from fencepost.core.job.job import NewJob
 from fencepost.errors import ForkedStoreError, StoreUnavailableError
 from fencepost.store.interface.access import AccessFacet, AuditFacet
@@ -100,6 +101,8 @@ class Store(Facets, ABC):
     """Whether threads of the store run what is awaited: the first step of ``run_async`` hands it to
     them, in whichever task. Such a store calls the ``meanwhile`` of an operation that it runs in
     the caller's thread, before it waits for the answer."""
+    jobs_listing: Listing = JOBS
+    """The cursors of its searches."""
     keys: KeyRing | None = None
     """Jobs are encrypted with these (``store.wrappers.encrypted``); no engine has any."""
 
@@ -172,6 +175,10 @@ class WrappedStore(Store):
     @property
     def hands_over(self) -> bool:  # type: ignore[override]  # read-only
         return self._store.hands_over
+
+    @property
+    def jobs_listing(self) -> Listing:  # type: ignore[override]  # read-only
+        return self._store.jobs_listing
 
     @property
     def keys(self) -> KeyRing | None:  # type: ignore[override]  # read-only

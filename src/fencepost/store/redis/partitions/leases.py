@@ -58,7 +58,7 @@ def claim(hub: Hub, request: ClaimRequest) -> Plan[Claim]:
 def _claim(hub: Hub, request: ClaimRequest) -> Plan[Claim]:
     limit = max(min(request.limit, CLAIM_MAX), 0)
     requests, shares = _shared(hub, request, limit)
-    asked = [number for number in requests if hub.is_well(number)]
+    asked = [number for number in requests if hub.is_well(number)] or list(requests)
     round_ = _Round(hub, asked)
     yield from round_.ask({n: replace(requests[n], limit=shares[n]) for n in asked if shares[n]})
     for number in asked:  # those that had their whole share may have more

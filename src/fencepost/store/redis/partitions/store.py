@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from fencepost.clock import Clock, SystemClock
+from fencepost.core.filter import PARTITIONED_JOBS
 from fencepost.core.job.job import NewJob
 from fencepost.generators import drive, drive_async
 from fencepost.store.interface.joins import NoJoins
@@ -27,6 +28,8 @@ T = TypeVar("T")
 
 class PartitionedStore(Store):
     """Jobs in several slots of a cluster, each queue in one."""
+
+    jobs_listing = PARTITIONED_JOBS
 
     def __init__(
         self,
