@@ -26,7 +26,7 @@ from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.plan import Operation
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.partitions.hub import LOOK as _LOOK
-from fencepost.store.redis.partitions.hub import Call
+from fencepost.store.redis.partitions.hub import PartitionCall
 from fencepost.store.redis.partitions.mirrors import is_mirror
 from fencepost.store.redis.partitions.outbox import TYPES
 from fencepost.store.redis.partitions.store import PartitionedStore
@@ -70,7 +70,7 @@ class MortalStore(PartitionedStore):
         super().__init__(url, **options)
         self.calls: list[str] = []
 
-    def call(self, call: Call) -> Any:
+    def call(self, call: PartitionCall) -> Any:
         self.calls.append(call.operation.name)
         death = self.death
         if death is None or death.number != len(self.calls):

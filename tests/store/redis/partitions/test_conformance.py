@@ -16,7 +16,15 @@ from fencepost.errors import ConfigurationError
 from fencepost.store.interface.settings import Scope, SettingsFacet
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
-from fencepost.store.redis.partitions import arrivals, leases, reader, records, store, submit
+from fencepost.store.redis.partitions import (
+    arrivals,
+    leases,
+    reader,
+    records,
+    store,
+    submit,
+    transfer,
+)
 from fencepost.store.redis.partitions.store import PartitionedStore
 from fencepost.testing.clock import FakeClock
 
@@ -107,7 +115,7 @@ def make_store(
     if own in OTHERWISE:
         pytest.skip(OTHERWISE[own])
     if own in TOGETHER:
-        for module in (arrivals, leases, reader, records, store, submit):
+        for module in (arrivals, leases, reader, records, store, submit, transfer):
             monkeypatch.setattr(module, "partition_of", lambda queue: 7)
     url = f"{runtime_url}{'&' if '?' in runtime_url else '?'}partition=queue"
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost import App
+from fencepost.core.encryption import EncryptionKey, KeyRing
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import Body, NewJob
@@ -27,7 +28,7 @@ from fencepost.store.interface.settings import Scope
 from fencepost.store.open import open_store
 from fencepost.store.plan import Operation
 from fencepost.store.redis.engine.address import read_address, without_partition
-from fencepost.store.redis.partitions.hub import Call
+from fencepost.store.redis.partitions.hub import PartitionCall
 from fencepost.store.redis.partitions.numbers import (
     PARTITIONS,
     gathered,
@@ -233,7 +234,7 @@ class Sick(PartitionedStore):
 
     number = -2
 
-    def call(self, call: Call) -> Any:
+    def call(self, call: PartitionCall) -> Any:
         if getattr(call.store, "number", None) == self.number:
             raise StoreUnavailableError("away")
         return super().call(call)
@@ -268,7 +269,7 @@ def test_a_flow_is_accepted_while_one_of_its_masters_is_away(url: str) -> None:
     store = Sick(url)
     enqueue(store, NewJob(type="t", queue="red"), NewJob(type="t", queue="mail"))
 
-    def lose(call: Call) -> Any:
+    def lose(call: PartitionCall) -> Any:
         if call.operation.name == "enqueue":  # the intent; from now on it is away
             reply = super(Sick, store).call(call)
             store.number = partition_of("red")
@@ -285,3 +286,20 @@ def test_a_flow_is_accepted_while_one_of_its_masters_is_away(url: str) -> None:
     assert None not in other.run(other.reader.get([reply.job_id for reply in replies]))
     assert other.run(other.reader.count(JobFilter(type="x"))) == 2
     other.close()
+
+
+def test_encrypted_jobs_have_ids_of_their_partitions(url: str) -> None:
+    """Content is bound to an id that is made before the job is stored."""
+    keys = KeyRing((EncryptionKey("k", b"1" * 32),))
+    store = open_store(url, keys=keys)
+    jobs = [NewJob(type="t", queue=queue, payload=Body(b'"secret"')) for queue in ("red", "mail")]
+    ids = [reply.job_id for reply in store.run(store.queue.enqueue(jobs, atomic=True))]
+    assert [partition_of_id(each) for each in ids] == [partition_of("red"), partition_of("mail")]
+    found = store.run(store.reader.get(ids))
+    assert [None if job is None else job.payload_body.data for job in found] == [b'"secret"'] * 2
+    plain = open_store(url)
+    (hidden, _) = plain.run(plain.reader.get(ids))
+    assert hidden is not None
+    assert b"secret" not in hidden.payload_body.data
+    store.close()
+    plain.close()

@@ -25,7 +25,7 @@ from fencepost.store.redis.partitions.delivery import read_times
 from fencepost.store.redis.partitions.hub import HOME, LOOK, WRITE, Hub
 from fencepost.store.redis.partitions.numbers import partition_of
 from fencepost.store.redis.partitions.outbox import Part, intent_job
-from fencepost.store.redis.partitions.submit import Submission, holders, prepare
+from fencepost.store.redis.partitions.submit import SplitSubmission, holders, prepare
 from fencepost.store.redis.records.events import append
 from fencepost.store.sql.events import record_of
 
@@ -37,7 +37,7 @@ class _Arrival:
         self._hub = hub
         self._jobs = jobs
         self._numbers = [partition_of(job.queue) for job in jobs]
-        self._submission = Submission(hub, jobs, self._numbers, is_atomic=True)
+        self._submission = SplitSubmission(hub, jobs, self._numbers, is_atomic=True)
         self._parts: list[Part] = []
         self._times: dict[int, int] = {}
 

@@ -29,6 +29,7 @@ from fencepost.store.redis.partitions import (
     records,
     statistics,
     submit,
+    transfer,
 )
 from fencepost.store.redis.partitions.hub import HOME, Hub
 
@@ -158,9 +159,9 @@ class PartitionedEvents(BoundFacet[Hub], EventsFacet):
 
 
 class PartitionedTransfer(BoundFacet[Hub], TransferFacet):
-    accept_jobs = bound(records.accept_jobs)
-    dump = bound(records.dump)
-    load = bound(records.load)
+    accept_jobs = bound(transfer.accept_jobs)
+    dump = bound(transfer.dump)
+    load = bound(transfer.load)
 
 
 class PartitionedSeries(BoundFacet[Hub], SeriesFacet):

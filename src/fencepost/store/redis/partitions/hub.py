@@ -49,7 +49,7 @@ WRITE = Declaration("partition_write", Effect.WRITE)
 SHARE = Declaration("partition_share", Effect.WRITE, Wakes.READY, has_content=False)
 
 
-class Call(NamedTuple):
+class PartitionCall(NamedTuple):
     """An operation on the store of one partition."""
 
     store: RedisStore
@@ -66,10 +66,10 @@ class Partition(RedisStore):
         self.number = number
         self._notifier.share(listeners)
 
-    def plan(self, declaration: Declaration, plan: Any, *args: Any, **kwargs: Any) -> Call:
+    def plan(self, declaration: Declaration, plan: Any, *args: Any, **kwargs: Any) -> PartitionCall:
         """Return the call of a plan of our own."""
         started = partial(plan, self._env, *args, **kwargs)
-        return Call(self, Operation(declaration, started, args))
+        return PartitionCall(self, Operation(declaration, started, args))
 
 
 class Hub:
@@ -138,7 +138,7 @@ class Hub:
 
     def on(self, number: int, operation: Operation[T]) -> Plan[T]:
         """Run an operation in one partition."""
-        (reply,) = yield from self.each([Call(self.at(number), operation)])
+        (reply,) = yield from self.each([PartitionCall(self.at(number), operation)])
         found: T = reply
         return found
 
@@ -147,12 +147,12 @@ class Hub:
         (reply,) = yield from self.each([self.at(number).plan(declaration, plan, *args)])
         return reply
 
-    def each(self, calls: Sequence[Call]) -> Plan[list[Any]]:
+    def each(self, calls: Sequence[PartitionCall]) -> Plan[list[Any]]:
         """Make calls, all of which have to succeed; return their replies."""
         replies: list[Any] = yield Statement(ALL, list(calls))
         return replies
 
-    def attempt(self, calls: Sequence[Call]) -> Plan[list[Any]]:
+    def attempt(self, calls: Sequence[PartitionCall]) -> Plan[list[Any]]:
         """Make calls; return the reply or the error of each."""
         replies: list[Any] = yield Statement(ANY, list(calls))
         return replies
@@ -282,7 +282,7 @@ class _HubListener:
             self._hub.leave(self._listener.topic)
 
 
-def outcome_of(replies: Sequence[Any], calls: Sequence[Call]) -> list[Any]:
+def outcome_of(replies: Sequence[Any], calls: Sequence[PartitionCall]) -> list[Any]:
     """Return the replies of calls that all have to succeed, or raise.
 
     What was done in one partition is not undone because another was not available.

@@ -30,7 +30,7 @@ from fencepost.store.interface.queue import (
 )
 from fencepost.store.plan import Operation, Plan
 from fencepost.store.redis.partitions.delivery import deliver_all, deliver_quietly
-from fencepost.store.redis.partitions.hub import Call, Hub, Partition
+from fencepost.store.redis.partitions.hub import Hub, Partition, PartitionCall
 from fencepost.store.redis.partitions.numbers import (
     SPREAD,
     by_partition,
@@ -130,7 +130,7 @@ class _Round:
     def ask(self, requests: Mapping[int, ClaimRequest]) -> Plan[None]:
         """Claim in some partitions at once."""
         calls = [
-            Call(self._hub.at(number), self._hub.at(number).queue.claim(request))
+            PartitionCall(self._hub.at(number), self._hub.at(number).queue.claim(request))
             for number, request in requests.items()
         ]
         if not calls:
@@ -201,7 +201,7 @@ def scatter(
     """Give each partition its items as one operation; return the replies in the items' order."""
     parts = by_partition(numbers)
     calls = [
-        Call(hub.at(number), make(hub.at(number), [items[place] for place in places]))
+        PartitionCall(hub.at(number), make(hub.at(number), [items[place] for place in places]))
         for number, places in parts.items()
     ]
     answers = (yield from hub.each(calls)) if calls else []

@@ -272,7 +272,7 @@ def without_entries(moves: Sequence[Moved]) -> tuple[Moved, ...]:
     return tuple(each for each in moves if each.type not in TYPES)
 
 
-class Mark(msgspec.Struct, frozen=True):
+class AppliedMark(msgspec.Struct, frozen=True):
     """That an intent was applied here, and since when it is known to be gone."""
 
     name: str
@@ -290,11 +290,11 @@ def time_of(env: Env) -> Plan[int]:
     return int(now)
 
 
-def marks(env: Env) -> Plan[tuple[int, list[Mark]]]:
+def marks(env: Env) -> Plan[tuple[int, list[AppliedMark]]]:
     """Return the time, and some of the marks."""
     now, flat = yield from read(env, [b"HRANDFIELD", env.key("applied"), BATCH, b"WITHVALUES"])
     pairs = zip(flat[::2], flat[1::2], strict=True)
-    return now, [Mark(name.decode(), int(at) if at != HELD else None) for name, at in pairs]
+    return now, [AppliedMark(name.decode(), int(at) if at != HELD else None) for name, at in pairs]
 
 
 def sweep(env: Env, gone: Sequence[str]) -> Plan[None]:

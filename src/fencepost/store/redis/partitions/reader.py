@@ -16,7 +16,7 @@ from fencepost.store.plan import Plan
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs import read
 from fencepost.store.redis.jobs.catalog import Env
-from fencepost.store.redis.partitions.hub import HOME, LOOK, Call, Hub
+from fencepost.store.redis.partitions.hub import HOME, LOOK, Hub, PartitionCall
 from fencepost.store.redis.partitions.leases import scatter
 from fencepost.store.redis.partitions.numbers import (
     HIDDEN,
@@ -115,7 +115,7 @@ def count(hub: Hub, filter: JobFilter) -> Plan[int]:
     if filter.queue is None:
         filters += [replace(filter, queue=queue) for queue in sorted(HIDDEN)]
     calls = [
-        Call(hub.at(number), hub.at(number).reader.count(each))
+        PartitionCall(hub.at(number), hub.at(number).reader.count(each))
         for number in numbers
         for each in filters
     ]
@@ -176,7 +176,9 @@ def dependents(hub: Hub, job_ids: Sequence[str]) -> Plan[list[list[str]]]:
     """Return who waits for each job, in its own partition and behind its mirrors."""
     numbers = sorted((yield from hub.refresh()))
     asked = [*job_ids, *map(gathering, map(str.lower, job_ids))]
-    calls = [Call(hub.at(number), hub.at(number).reader.dependents(asked)) for number in numbers]
+    calls = [
+        PartitionCall(hub.at(number), hub.at(number).reader.dependents(asked)) for number in numbers
+    ]
     parts = (yield from hub.each(calls)) if calls else []
     wanted = sorted({job_id for part in parts for own in part for job_id in own})
     jobs = {job.id: job for job in (yield from get(hub, wanted)) if job is not None}

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from fencepost.core.refusals import NewRefusal, RefusedWrite
 from fencepost.core.series import LaneTotals
 from fencepost.store.plan import Plan
-from fencepost.store.redis.partitions.hub import Call, Hub
+from fencepost.store.redis.partitions.hub import Hub, PartitionCall
 from fencepost.store.redis.partitions.numbers import HIDDEN
 
 
 def lane_totals(hub: Hub) -> Plan[list[LaneTotals]]:
     """Return the counts of every lane of every partition; a lane is in one of them."""
     numbers = sorted((yield from hub.refresh()))
-    calls = [Call(hub.at(number), hub.at(number).series.totals()) for number in numbers]
+    calls = [PartitionCall(hub.at(number), hub.at(number).series.totals()) for number in numbers]
     parts: list[list[LaneTotals]] = (yield from hub.each(calls)) if calls else []
     return [lane for part in parts for lane in part if lane.queue not in HIDDEN]
 
@@ -25,7 +25,10 @@ def record_refusals(hub: Hub, refusals: Sequence[NewRefusal]) -> Plan[None]:
     by_place: dict[int, list[NewRefusal]] = {}
     for place, refusal in zip(places, refusals, strict=True):
         by_place.setdefault(place, []).append(refusal)
-    calls = [Call(hub.at(place), hub.at(place).refusals.record(r)) for place, r in by_place.items()]
+    calls = [
+        PartitionCall(hub.at(place), hub.at(place).refusals.record(r))
+        for place, r in by_place.items()
+    ]
     if calls:
         yield from hub.each(calls)
 
@@ -39,5 +42,5 @@ def list_refusals(hub: Hub, job_id: str) -> Plan[list[RefusedWrite]]:
 def count_refusals(hub: Hub) -> Plan[int]:
     """Add up the refusals of all partitions."""
     numbers = sorted((yield from hub.refresh()))
-    calls = [Call(hub.at(number), hub.at(number).refusals.total()) for number in numbers]
+    calls = [PartitionCall(hub.at(number), hub.at(number).refusals.total()) for number in numbers]
     return sum((yield from hub.each(calls))) if calls else 0

@@ -19,7 +19,7 @@ from fencepost.store.interface.store import Listener, Store, Topic
 from fencepost.store.plan import Operation, Statement
 from fencepost.store.redis.engine.address import read_address, without_partition
 from fencepost.store.redis.partitions.facets import facets
-from fencepost.store.redis.partitions.hub import ALL, Call, Hub, outcome_of
+from fencepost.store.redis.partitions.hub import ALL, Hub, PartitionCall, outcome_of
 from fencepost.store.redis.partitions.numbers import partition_of, stamped
 from fencepost.store.redis.store import PATIENCE
 
@@ -58,12 +58,12 @@ class PartitionedStore(Store):
     async def run_async(self, operation: Operation[T]) -> T:
         return await drive_async(operation.start(), self._perform_async)
 
-    def call(self, call: Call) -> Any:
+    def call(self, call: PartitionCall) -> Any:
         """Make one call in this thread."""
         return call.store.run(call.operation)
 
     def _perform(self, statement: Statement) -> list[Any]:
-        calls: Sequence[Call] = statement.params
+        calls: Sequence[PartitionCall] = statement.params
         if len(calls) == 1 and statement.sql == ALL:
             return [self.call(calls[0])]
         replies: list[Any] = []
@@ -75,7 +75,7 @@ class PartitionedStore(Store):
         return outcome_of(replies, calls) if statement.sql == ALL else replies
 
     async def _perform_async(self, statement: Statement) -> list[Any]:
-        calls: Sequence[Call] = statement.params
+        calls: Sequence[PartitionCall] = statement.params
         if len(calls) == 1 and statement.sql == ALL:
             (call,) = calls
             return [await call.store.run_async(call.operation)]

@@ -69,7 +69,7 @@ def enqueue(hub: Hub, jobs: Sequence[NewJob], *, atomic: bool = False) -> Plan[l
     if is_whole and all(job.after is None for job in jobs):
         store = hub.at(first)
         return (yield from hub.on(first, store.queue.enqueue(jobs, atomic=atomic)))
-    return (yield from Submission(hub, jobs, numbers, is_atomic=atomic).store())
+    return (yield from SplitSubmission(hub, jobs, numbers, is_atomic=atomic).store())
 
 
 def prepare(hub: Hub, jobs: Sequence[NewJob], numbers: Sequence[int]) -> Plan[None]:
@@ -117,7 +117,7 @@ class _New(NamedTuple):
     job: NewJob
 
 
-class Submission:
+class SplitSubmission:
     """Jobs that concern several partitions."""
 
     def __init__(
