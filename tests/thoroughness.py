@@ -12,7 +12,7 @@ import pytest
 from tests.servers.fixtures import postgres_sources
 
 IS_FULL = bool(os.environ.get("FENCEPOST_TEST_FULL"))
-EXAM_SHARE = 3
+EXAM_SHARE = 5
 """One of so many tests of the exam is run where another run of the whole exam says the most."""
 
 

@@ -79,7 +79,8 @@ MUTANTS = (
         "report-forgets-that-it-runs-again",
         "a mirror of a job that runs again is told without a report of the next end",
         "control",
-        "    yield from subscribe(hub, [(number, job_id, name, target) for name, target in targets])\n",
+        "    yield from subscribe(hub, [(number, job_id, name, target) "
+        "for name, target in targets])\n",
         "",
         OUTBOX,
         DEATHS,

@@ -127,7 +127,7 @@ class Shop:
             self.app.session.clock.sleep(0.1)
         late = {"id": job.id, "token": claimed["lease"]["token"], "result": None}
         assert httpx.post(f"{url}/v1/leases/ack", json=late).status_code == 409
-        return job.id
+        return str(job.id)
 
     def rush(self, count: int) -> None:
         """Let a worker complete *count* jobs, so that rates and times have something to go by."""

@@ -19,7 +19,7 @@ def settings() -> list[tuple[str, Colour]]:
     """Every server, and every colour, at least once: colours share all plans.
 
     With FENCEPOST_TEST_FULL=1, each colour on each server; without, of a second server and colour
-    a third of the tests (conftest.py).
+    a fifth of the tests (conftest.py).
     """
     servers, colours = postgres_sources(), list(Colour)
     if IS_FULL:

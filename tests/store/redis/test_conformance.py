@@ -1,4 +1,4 @@
-"""The Redis store passes the exam; with FENCEPOST_TEST_FULL=1 all of it, without a third.
+"""The Redis store passes the exam; with FENCEPOST_TEST_FULL=1 all of it, without a fifth.
 
 It does so as a user who has exactly the rights of the runtime role in docs/redis.md.
 """
