@@ -19,7 +19,6 @@ import click
 from click.core import ParameterSource
 
 from fencepost.cli.apps import find_app, has_default_app
-from fencepost.cli.completion import complete
 from fencepost.clock import SystemClock
 from fencepost.core.bounds import CONCURRENCY_MAX, PAGE_DEFAULT, PAGE_MAX
 from fencepost.core.display import shown, shown_url
@@ -378,35 +377,3 @@ def app_argument(function: F) -> F:
             callback=_remember_app,
         ),
     )
-
-
-def filter_options(function: F) -> F:
-    """Accept conditions that select jobs; ``as_filter`` collects them."""
-    return decorated(
-        function,
-        option("--state", "state", multiple=True, help="In this state (repeatable), or `failed`."),
-        option("--type", "type", shell_complete=complete("type"), help="Of this type."),
-        option("--queue", "queue", shell_complete=complete("queue"), help="In this queue."),
-        option("--tag", "tags", type=TAG, multiple=True, help="With this tag (repeatable)."),
-        option("--correlation-id", "correlation_id", help="With this correlation id."),
-        option("--flow", "flow", help="Of this flow."),
-        option(
-            "--created-after",
-            "created_after",
-            type=INSTANT,
-            help="Submitted at this time or later; `10m` is the last ten minutes.",
-        ),
-        option(
-            "--created-before",
-            "created_before",
-            type=INSTANT,
-            help="Submitted before this time; `10m` is more than ten minutes ago.",
-        ),
-    )
-
-
-def as_filter(
-    state: tuple[str, ...], tags: tuple[tuple[str, str], ...], **others: Any
-) -> dict[str, Any]:
-    """Return the values of ``filter_options`` as keyword arguments of ``app.jobs.find``."""
-    return {"state": list(state) or None, "tags": dict(tags) or None, **others}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote
 
 from fencepost.clock import Clock, SystemClock
@@ -38,6 +39,20 @@ def open_store(
     """
     store = _open(url, clock or SystemClock(), patience)
     return store if keys is None else with_keys(store, keys, plain)
+
+
+class LazyStore:
+    """Opens a store when it is first used: most children never write to it."""
+
+    def __init__(self, url: str, keys: KeyRing | None) -> None:
+        self._url = url
+        self._keys = keys
+        self._store: Store | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if self._store is None:
+            self._store = open_store(self._url, keys=self._keys)
+        return getattr(self._store, name)
 
 
 def with_keys(store: Store, keys: KeyRing, plain: Plain = REFUSE) -> Store:

@@ -41,8 +41,7 @@ from fencepost.core.values.signature import Signature, read_arguments
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import configure, configured, current_job, log, log_job
-from fencepost.store.interface.store import Store
-from fencepost.store.open import open_store
+from fencepost.store.open import LazyStore
 from fencepost.worker.retirement import as_megabytes, resident_memory
 from fencepost.worker.run.context import NO_TASKS, AttemptState, Context, ContextActions
 from fencepost.worker.run.hooks import call_hooked
@@ -278,7 +277,7 @@ def main(
     if logs is not None:
         configure(level=logs[0], style=logs[1])
     with asyncio.Runner() as runner:
-        process = _ChildProcess(_LazyStore(url, keys), pipe, runner)
+        process = _ChildProcess(LazyStore(url, keys), pipe, runner)
         for module in modules:
             with suppress(Exception):  # the first job of one that cannot be imported says why
                 _import(module, "__name__")
@@ -297,20 +296,6 @@ def _die_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
-
-
-class _LazyStore:
-    """Opens the store when a handler first writes to it; most never do."""
-
-    def __init__(self, url: str, keys: KeyRing | None) -> None:
-        self._url = url
-        self._keys = keys
-        self._store: Store | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        if self._store is None:
-            self._store = open_store(self._url, keys=self._keys)
-        return getattr(self._store, name)
 
 
 class _ChildState(AttemptState):

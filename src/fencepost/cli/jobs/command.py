@@ -12,14 +12,12 @@ from fencepost.cli.commands.submit import parse_payload
 from fencepost.cli.completion import complete_id
 from fencepost.cli.jobs.show import hint_after_failure, job_view, progress_cell, show
 from fencepost.cli.jobs.watch import watch
-from fencepost.cli.jobs.where import Comparison, search, where_options
+from fencepost.cli.jobs.where import Comparison, as_filter, filter_options, search, where_options
 from fencepost.cli.names import unused_names, whole_id
 from fencepost.cli.options import (
     DURATION,
     TAG,
     Settings,
-    as_filter,
-    filter_options,
     option,
     page_options,
     priority_option,

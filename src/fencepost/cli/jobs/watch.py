@@ -10,8 +10,9 @@ import click
 from fencepost.cli import output
 from fencepost.cli.completion import complete_id
 from fencepost.cli.jobs.show import job_view, progress_text
+from fencepost.cli.jobs.where import as_filter, filter_options
 from fencepost.cli.names import whole_id
-from fencepost.cli.options import Settings, as_filter, filter_options, store_options
+from fencepost.cli.options import Settings, store_options
 from fencepost.cli.output import clean, echo, echo_json_line
 from fencepost.core.bounds import PAGE_MAX
 from fencepost.core.encryption import readable

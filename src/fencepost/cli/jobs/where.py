@@ -1,4 +1,4 @@
-"""``jobs ls --where``: conditions on what jobs carry, such as ``payload.user.id=42``.
+"""Conditions that select jobs; with ``--where``, on what they carry: ``payload.user.id=42``.
 
 No store has an index on payloads. Jobs that meet the other conditions are read here, page by page,
 until there are enough, there are no more, or ``--scan`` of them were read.
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import click
 import msgspec
 
+from fencepost.cli.completion import complete
 from fencepost.cli.jobs.show import job_view
-from fencepost.cli.options import ParsedType, decorated, option
+from fencepost.cli.options import INSTANT, TAG, ParsedType, decorated, option
 from fencepost.cli.output import progress_bar
 from fencepost.core.display import shown
 from fencepost.core.filter import JobFilter, PageRequest, encode_cursor, make_filter, make_page
@@ -195,3 +196,35 @@ def _read(
         if page.next is None:
             return
         position = page.next
+
+
+def filter_options(function: F) -> F:
+    """Accept conditions that select jobs; ``as_filter`` collects them."""
+    return decorated(
+        function,
+        option("--state", "state", multiple=True, help="In this state (repeatable), or `failed`."),
+        option("--type", "type", shell_complete=complete("type"), help="Of this type."),
+        option("--queue", "queue", shell_complete=complete("queue"), help="In this queue."),
+        option("--tag", "tags", type=TAG, multiple=True, help="With this tag (repeatable)."),
+        option("--correlation-id", "correlation_id", help="With this correlation id."),
+        option("--flow", "flow", help="Of this flow."),
+        option(
+            "--created-after",
+            "created_after",
+            type=INSTANT,
+            help="Submitted at this time or later; `10m` is the last ten minutes.",
+        ),
+        option(
+            "--created-before",
+            "created_before",
+            type=INSTANT,
+            help="Submitted before this time; `10m` is more than ten minutes ago.",
+        ),
+    )
+
+
+def as_filter(
+    state: tuple[str, ...], tags: tuple[tuple[str, str], ...], **others: Any
+) -> dict[str, Any]:
+    """Return the values of ``filter_options`` as keyword arguments of ``app.jobs.find``."""
+    return {"state": list(state) or None, "tags": dict(tags) or None, **others}
