@@ -79,18 +79,11 @@ def tokens() -> None:
 @option("--expires", type=DURATION, help="Valid for this long, such as 90d; else until revoked.")
 @option("--rate", type=float, help="Requests per second, for each server.")
 @store_options
-def create(
-    settings: Settings,
-    /,
-    name: str,
-    roles: tuple[str, ...],
-    queues: tuple[str, ...],
-    **options: float | None,
-) -> None:
+def create(settings: Settings, /, name: str, queues: tuple[str, ...], **options: Any) -> None:
     """Create a token and print it, once: the store keeps only its hash."""
     with settings.opened(must_exist=False) as app:
         try:
-            token = app.tokens.create(name, roles=roles, queues=queues or None, **options)
+            token = app.tokens.create(name, queues=queues or None, **options)
         except SchemaError:
             raise
         except StoreError as error:
