@@ -11,6 +11,7 @@ from typing import Any, Unpack
 
 from fencepost.actions.options import SubmitOptions
 from fencepost.client.jobs import Nodes, check_nodes
+from fencepost.client.server import AsyncServerView, ServerView
 from fencepost.client.session import RemoteSession, check_token, check_url
 from fencepost.client.submissions import Fields, Payload, check_batch, merge, payload_of, submission
 from fencepost.client.transport import HttpTransport
@@ -54,6 +55,7 @@ class Client(Root[JobSummary, WireCronView]):
             self._transport, timeout=seconds, retries=retries, clock=clock or SystemClock()
         )
         super().__init__(self._session)
+        self.server = ServerView(self._session)
 
     @property
     def aio(self) -> AsyncClient:
@@ -115,6 +117,7 @@ class AsyncClient(AsyncRoot[JobSummary, WireCronView]):
         self._client = client
         self._session = client._session
         super().__init__(self._session)
+        self.server = AsyncServerView(self._session)
 
     def task(self, type: str, **options: Unpack[SubmitOptions]) -> AsyncRemoteTaskHandle:
         """Return a handle on the task of this name, which the server's workers run."""
