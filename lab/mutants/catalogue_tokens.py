@@ -55,8 +55,8 @@ MUTANTS = (
     _mutant(
         "conditions-are-forgotten",
         "a bulk action is recorded without what it was for",
-        "http.operations.jobs",
-        'call.detail["conditions"] = conditions_of(call.body, without=["dry_run"])',
+        "http.operations.bulk",
+        'call.detail["conditions"] = conditions_of(body, without=["dry_run", "ids"])',
         "pass",
         AUDIT,
     ),
