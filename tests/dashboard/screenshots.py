@@ -1,6 +1,7 @@
 """Pictures of every page, light and dark, into ``docs/images``: ``make screenshots``.
 
-The shop of ``shop.py`` is filled and served, and its pages are photographed as they are.
+The shop of ``shop.py`` is filled and served, and its pages are photographed as they are. Only the
+hour before is made up. The pages of ``docs`` use some of the pictures; commit those.
 """
 
 from __future__ import annotations

@@ -110,6 +110,7 @@ def test_the_keyboard_alone_opens_a_job_and_goes_on_to_the_next(visit: Visit, sc
     page.keyboard.press("q")
     page.wait_for_url("**/queues")
     page.keyboard.press("Control+k")
+    expect(page.get_by_role("combobox", name="Search or act")).to_be_focused()
     page.keyboard.type(ids[0][:8])
     page.get_by_role("option", name=re.compile(ids[0][:8])).wait_for()
     page.keyboard.press("Enter")

@@ -46,6 +46,7 @@ document.addEventListener("keydown", (event) => {
     isPaletteOpen.value = !isPaletteOpen.value;
     return;
   }
+  if (isPaletteOpen.value || isHelpOpen.value) return; // it may not be drawn yet
   if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || isPressed(event)) return;
   if (goesAt && event.timeStamp - goesAt < 1500) {
     goesAt = 0;

@@ -97,14 +97,15 @@ function NodeBox({ node, at, isChosen, onChoose }: { node: GraphNode; at: { x: n
   const job = node.jobs[0]!;
   const done = node.jobs.filter((each) => each.state === "completed").length;
   const time = job.started_at ? duration(between(job.started_at, job.completed_at ?? now.value)) : stateName(node.state);
+  const title = cut(many > 1 ? `${node.type} × ${many}` : node.names[0]!, 20);
   const note = many > 1 ? `${done} of ${many} done` : time;
   return (
-    <a class={`node s-${node.state} ${isChosen ? "sel" : ""}`} href={to(`jobs/${job.id}`)} aria-label={`${node.names[0]}${many > 1 ? ` and ${many - 1} more` : ""}, ${node.type}, ${stateName(node.state)}`}
+    <a class={`node s-${node.state} ${isChosen ? "sel" : ""}`} href={to(`jobs/${job.id}`)} aria-label={`${title} ${cut(note, 22)}, ${node.type}, ${stateName(node.state)}`}
       onClick={(event) => { event.preventDefault(); event.stopPropagation(); onChoose(node); }} onDblClick={() => go(`jobs/${job.id}`)}>
       {many > 1 && <rect class="box" x={x + 5} y={y + 5} width={WIDTH} height={HEIGHT} rx="6" />}
       <rect class="box" x={x} y={y} width={WIDTH} height={HEIGHT} rx="6" />
       <use class="gs" href={`#g-${node.state}`} x={x + 10} y={y + 14} width="16" height="16" />
-      <text x={x + 34} y={y + 19}>{cut(many > 1 ? `${node.type} × ${many}` : node.names[0]!, 20)}</text>
+      <text x={x + 34} y={y + 19}>{title} </text>
       <text class="q" x={x + 34} y={y + 34}>{cut(note, 22)}</text>
     </a>
   );
