@@ -40,7 +40,7 @@ PAGES = {
 ON_PHONES = ("overview", "jobs", "job")
 HOUR = 3600
 STEP = 10
-RUSH = 3000
+RUSH = 200
 
 
 def load_shop() -> Any:
@@ -64,8 +64,8 @@ def record_hour(shop: Any) -> None:
     now = core.aligned(shop.app.session.clock.now(), STEP)
     for place in range(HOUR // STEP):
         late = max(0, place - 250) / 25
-        done += 92 + rng.randrange(16)
-        failed += (rng.random() < 0.1) + int(late**2 / 9)
+        done += 5 + rng.randrange(5)
+        failed += (rng.random() < 0.03) + int(late * rng.random() / 2)
         waits = [0.04 + rng.random() / 50] * 95 + [1.0 + late + rng.random() / 4] * 5
         runs = [0.15] * 95 + [2.4 + rng.random() / 2] * 5
         lane = core.LaneSample(

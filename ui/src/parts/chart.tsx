@@ -38,7 +38,7 @@ function options(Plot: typeof uPlot, box: HTMLElement, props: Props, width: numb
   const span = props.step * (props.lines[0]?.values.length ?? 0);
   const time = (at: number) => (span > 86_400 ? day(at * 1000) : clock(at * 1000).slice(0, 5));
   return {
-    width, height: HEIGHT, padding: [8, 4, 0, 0], legend: { show: false }, cursor: { points: { size: 6 }, drag: { x: false, y: false } },
+    width, height: HEIGHT, padding: [8, 20, 0, 0], legend: { show: false }, cursor: { points: { size: 6 }, drag: { x: false, y: false } },
     scales: { x: { time: false }, y: props.isLog ? { distr: 3, range: (_, low, high) => [Math.max(0.001, Math.min(low, 0.01)), Math.max(high * 1.2, 1)] } : { range: (_, __, high) => [0, Math.max(high * 1.15, 1)] } },
     axes: [
       { stroke: axis.line, grid: { show: false }, ticks: { show: false }, size: 24, space: 72, incrs: ROUND, font: "11px Inter, system-ui, sans-serif", values: (_, at) => at.map(time) },

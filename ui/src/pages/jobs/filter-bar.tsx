@@ -42,12 +42,12 @@ function useCompletions(text: string): string[] {
     setTold([]);
     const colon = text.indexOf(":");
     const field = text.slice(0, Math.max(colon, 0));
-    if (!["queue", "type", "tag"].includes(field)) return;
+    if (!["queue", "type"].includes(field)) return;
     const stop = new AbortController();
     const timer = setTimeout(() => {
-      const query = completionQuery(field, text.slice(colon + 1));
+      const query = new URLSearchParams({ field, prefix: text.slice(colon + 1), limit: String(LIMIT) });
       get<{ values: string[] }>(`v1/completions?${query}`, stop.signal)
-        .then((reply) => setTold(field === "tag" ? tagValues(text.slice(colon + 1), reply.values) : reply.values))
+        .then((reply) => setTold(reply.values))
         .catch(() => undefined);
     }, 120);
     return () => {
@@ -56,17 +56,6 @@ function useCompletions(text: string): string[] {
     };
   }, [text]);
   return told;
-}
-
-function completionQuery(field: string, typed: string): URLSearchParams {
-  const colon = typed.indexOf(":");
-  const asked = field === "tag" && colon > 0 ? { field: `tag:${typed.slice(0, colon)}`, prefix: typed.slice(colon + 1) } : { field, prefix: typed };
-  return new URLSearchParams({ ...asked, limit: String(LIMIT) });
-}
-
-function tagValues(typed: string, found: string[]): string[] {
-  const colon = typed.indexOf(":");
-  return found.map((value) => (colon > 0 ? `${typed.slice(0, colon)}:${value}` : `${value}:`));
 }
 
 export function FilterBar({ conditions, queues }: { conditions: Condition[]; queues: QueueView[] }) {

@@ -27,7 +27,7 @@ export function Overview() {
   const window = WINDOWS.find((each) => each.replace(" ", "") === params.value.get("window")) ?? "1 h";
   const metrics = METRICS.map((metric) => `metric=${metric}`).join("&");
   const series = useQuery<Series>(`v1/series?${metrics}&window=${window.replace(" ", "")}`, { every: 10, pace: 10 });
-  const hour = useQuery<Series>("v1/series?metric=completed&metric=failed&metric=wait_p99&metric=oldest_age&metric=running&metric=dead&window=1h", { every: 10, pace: 10 });
+  const hour = useQuery<Series>("v1/series?metric=completed&metric=enqueued&metric=failed&metric=wait_p99&metric=oldest_age&metric=running&metric=dead&window=1h", { every: 10, pace: 10 });
   const queues = liveQueues.value ?? first.data?.queues ?? null;
   const fleet = workers.data?.workers;
   const items = told.data?.items ?? (queues && fleet ? attention(queues, fleet, now.value) : []);
