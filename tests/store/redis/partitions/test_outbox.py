@@ -15,6 +15,7 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.core.job.policy import Priority
 from fencepost.errors import InvalidJobError, StoreUnavailableError, UnknownDependencyError
+from fencepost.generators import drive
 from fencepost.store.interface.control import Edit, RetryRequest
 from fencepost.store.interface.queue import ClaimRequest, Spawn, Spawned
 from fencepost.store.interface.upkeep import PruneRequest
@@ -38,6 +39,7 @@ from fencepost.store.redis.partitions.outbox import (
     time_of,
 )
 from fencepost.store.redis.partitions.store import PartitionedStore
+from fencepost.store.redis.partitions.submit import SplitSubmission
 from fencepost.testing.clock import FakeClock
 
 A, B, C = "a", "b", "c"
@@ -446,3 +448,56 @@ def _forget_payloads(env: Env) -> Plan[None]:
     unit = Unit(env)
     unit.do(b"DEL", env.key("payload"))
     yield from unit.commit()
+
+
+def test_what_makes_a_job_invalid_is_found_before_any_is_accepted(world: World) -> None:
+    jobs = [NewJob(type="x", queue=A), NewJob(type="x", queue=B, delay=1e9)]
+    with pytest.raises(InvalidJobError):
+        world.run(world.store.queue.enqueue(jobs))
+    world.deliver()
+    assert world.run(world.store.reader.count(JobFilter())) == 0
+
+
+def test_an_intent_that_a_partition_refuses_hinders_nobody(world: World) -> None:
+    """It is tried again; what else there is to deliver is delivered."""
+    gone = "7f1cbd3e-6e8d-4f0a-9c55-0d2b8a1e4c11"
+    bad = [NewJob(type="x", queue=B, after=Dependencies((gone,)))]
+    good = [NewJob(type="y", queue=B)]
+    world.submit(A)
+    partition = world.hub.at(partition_of(A))
+    for jobs in (bad, good):
+        intent = intent_job([Part(number=partition_of(B), jobs=jobs)])
+        partition.run(partition.queue.enqueue([intent]))
+    world.deliver()
+    assert world.run(world.store.reader.count(JobFilter(type="y"))) == 1
+    assert [entry.state for entry in world.entries(A, INTENT)] == [State.DELAYED]
+
+
+def test_accepted_jobs_are_stored_while_no_more_are_accepted(world: World) -> None:
+    world.submit(A)
+    world.submit(B)
+    partition = world.hub.at(partition_of(A))
+    intent = intent_job([Part(number=partition_of(B), jobs=[NewJob(type="y", queue=B)])])
+    partition.run(partition.queue.enqueue([intent]))
+    world.run(world.store.transfer.accept_jobs(False))
+    assert world.run(world.store.reader.count(JobFilter(type="y"))) == 1
+
+
+def test_a_dependency_that_is_pruned_before_a_part_is_stored_counts(world: World) -> None:
+    """Who waits for a job of its own partition is stored later than it was accepted."""
+    first = world.submit(A)
+    after = Dependencies((first,))
+    jobs = [NewJob(type="x", queue=B), NewJob(type="y", queue=A, after=after)]
+    world.finish(A)
+    submission = SplitSubmission(
+        world.hub, jobs, [partition_of(job.queue) for job in jobs], is_atomic=False
+    )
+    times = {partition_of(job.queue): world.clock.now_us() for job in jobs}
+    parts = drive(submission.parts(times), world.store._perform)
+    world.run(world.store.upkeep.prune(PruneRequest(keep=ALL_STATES, limit=100)))
+    partition = world.hub.at(partition_of(B))
+    world.submit(B)
+    partition.run(partition.queue.enqueue([intent_job(parts)]))
+    world.deliver()
+    (found,) = world.run(world.store.reader.find(JobFilter(type="y"), PageRequest(9))).jobs
+    assert found.state is State.SCHEDULED

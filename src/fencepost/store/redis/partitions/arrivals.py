@@ -45,9 +45,8 @@ class _Arrival:
         """Return the intent."""
         yield from prepare(self._hub, self._jobs, self._numbers)
         self._times = yield from read_times(self._hub, set(self._numbers))
-        self._parts = [
-            replace(part, is_atomic=False) for part in (yield from self._submission.parts())
-        ]
+        parts = yield from self._submission.parts(self._times)
+        self._parts = [replace(part, is_atomic=False) for part in parts]
         return intent_job(self._parts)
 
     def expected(self) -> list[EnqueueReply]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
-from fencepost.errors import StoreError
+from fencepost.errors import FencepostError, StoreError
+from fencepost.observe import names
+from fencepost.observe.log import log
 from fencepost.store.interface.queue import EnqueueReply
 from fencepost.store.plan import Plan
 from fencepost.store.redis.partitions.hub import HOME, LOOK, WRITE, Hub
@@ -75,12 +78,25 @@ def _deliver(hub: Hub, number: int) -> Plan[list[int]]:
         entries = yield from hub.ask(number, LOOK, pending)
         for entry in entries:
             if entry.parts is not None and times.keys() >= {each.number for each in entry.parts}:
-                yield from store_parts(hub, number, entry.id, entry.parts, times)
-                yield from hub.ask(number, WRITE, delete_by_id, [entry.id])
+                yield from _store(hub, number, entry, times)
                 caused |= {part.number for part in entry.parts}
     reports = [entry for entry in entries if entry.parts is None]
     caused |= yield from _report(hub, number, reports)
     return sorted(caused)
+
+
+def _store(hub: Hub, number: int, entry: OutboxEntry, times: dict[int, int]) -> Plan[None]:
+    """Store the parts of an intent; one that a partition refuses is tried again, and logged."""
+    assert entry.parts is not None
+    try:
+        yield from store_parts(hub, number, entry.id, entry.parts, times)
+    except StoreError:
+        raise
+    except FencepostError as error:
+        log(names.CHORE_FAILED, level=logging.ERROR, chore="outbox", error=repr(error), pause=1)
+        yield from hub.ask(number, WRITE, postpone, [entry.seq])
+        return
+    yield from hub.ask(number, WRITE, delete_by_id, [entry.id])
 
 
 def read_times(hub: Hub, numbers: Iterable[int]) -> Plan[dict[int, int]]:
@@ -146,9 +162,9 @@ def sweep_marks(hub: Hub, number: int) -> Plan[None]:
     by_source: dict[int, list[str]] = {}
     for mark in found:
         by_source.setdefault(int(mark.name.partition(" ")[0]), []).append(mark.name)
-    for source, names in by_source.items():
-        ids = [name.partition(" ")[2] for name in names]
+    for source, marked in by_source.items():
+        ids = [name.partition(" ")[2] for name in marked]
         queues = yield from hub.on(source, hub.at(source).reader.locate(ids))
-        gone = [name for name, queue in zip(names, queues, strict=True) if queue is None]
+        gone = [name for name, queue in zip(marked, queues, strict=True) if queue is None]
         if gone:
             yield from hub.ask(number, WRITE, sweep, gone)

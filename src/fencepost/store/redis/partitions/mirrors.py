@@ -27,7 +27,7 @@ from fencepost.store.redis.documents.document import decode_body, document_of, r
 from fencepost.store.redis.documents.kept import Kept
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.flows.dependents import follow
-from fencepost.store.redis.jobs.catalog import Env, number_text, read
+from fencepost.store.redis.jobs.catalog import Env, field, number_text, read
 from fencepost.store.redis.jobs.edit import set_priority
 from fencepost.store.redis.partitions.numbers import HIDDEN, MIRRORS
 from fencepost.store.sql.codec import ENCODING_NUMBER, MODE_NUMBER, NUMBER, encode_failure
@@ -128,9 +128,20 @@ class PartUnit(Unit):
             raise StoreUnavailableError("it took too long to store a job of several partitions")
         self._deadline = deadline if self._deadline is None else min(self._deadline, deadline)
 
-    def is_accepted(self) -> None:
-        """Store new jobs also while none are accepted: these were, before."""
-        self._adds = False
+    is_delivery = False
+    """Whether its jobs were accepted before: then they are stored, whatever holds by now."""
+
+    def open_lane(self, queue: str, type: str) -> Plan[None]:
+        if not self.is_delivery:
+            yield from super().open_lane(queue, type)
+            return
+        lanes, name = self.env.key("lanes"), field(queue, type)
+        if (yield from self.field(lanes, name)) is None:
+            self.set_field(lanes, name, b"1")
+
+    def commit(self) -> Plan[None]:
+        self._adds = self._adds and not self.is_delivery
+        yield from super().commit()
 
 
 def is_mirror(kept: Kept | None) -> TypeGuard[Kept]:

@@ -243,6 +243,7 @@ def put(
 ) -> Plan[list[EnqueueReply] | None]:
     """Store a part of a submission; None if it was stored before, of which the mark is proof."""
     unit = PartUnit(env)
+    unit.is_delivery = mark is not None
     yield from unit.start()
     if deadline is not None:
         unit.until(deadline)
@@ -253,8 +254,6 @@ def put(
         unit.set_field(env.key("applied"), mark.encode(), HELD)
     yield from place(unit, part.mirrors)
     placed = yield from accept(unit, part.jobs, atomic=part.is_atomic)
-    if mark is not None:
-        unit.is_accepted()
     yield from unit.commit()
     return [each.reply for each in placed]
 

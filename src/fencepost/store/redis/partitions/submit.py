@@ -15,7 +15,7 @@ partition of its first such job; its jobs with keys are refused in queues of oth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from fencepost.core.flows.dependencies import check_depth, check_places
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.lifecycle import State, first_state
+from fencepost.core.job.timeouts import check_due
 from fencepost.core.values.names import RESERVED_TYPES, id_text
 from fencepost.core.values.payload import differences
 from fencepost.errors import DependencyError, InvalidJobError, StoreError, UnknownDependencyError
@@ -142,7 +143,7 @@ class SplitSubmission:
         if len(self._places) > 1:
             yield from self.refuse_rejected()
         times = yield from read_times(self._hub, self._places)
-        parts = yield from self.parts()
+        parts = yield from self.parts(times)
         if len(parts) == 1:
             (part,) = parts
             deadline = times[part.number] + COMMIT_WITHIN_US
@@ -219,8 +220,13 @@ class SplitSubmission:
 
     # Taking it apart.
 
-    def parts(self) -> Plan[list[Part]]:
-        """Return what each partition is to store; reports about jobs that are there are stored."""
+    def parts(self, times: Mapping[int, int]) -> Plan[list[Part]]:
+        """Return what each partition is to store; reports about jobs that are there are stored.
+
+        Whatever makes a job invalid is found here: what was accepted must be stored.
+        """
+        for job, number in zip(self._jobs, self._numbers, strict=True):
+            check_due(job, times[number])
         yield from self._look_up()
         self._name()
         wanted = yield from self._subscribe()
@@ -258,6 +264,15 @@ class SplitSubmission:
         own = self._new[place]
         after = own.job.after
         return [on for on in (after.on if after else ()) if self._number(on) != own.number]
+
+    def _kept(self, place: int) -> Iterable[str]:
+        """Return those dependencies of a job in its own partition that may be pruned before it is
+        stored: a report keeps them, and a mirror is in their place if they are gone."""
+        own = self._new[place]
+        if len(self._places) == 1 or own.job.after is None:
+            return []
+        named = [on.lower() for on in own.job.after.on if isinstance(on, str)]
+        return [on for on in named if self._known[on][0] == own.number]
 
     def _mirror_id(self, place: int, on: str | int) -> str:
         """Return the id under which a job waits for one of another partition."""
@@ -298,6 +313,8 @@ class SplitSubmission:
             for on in self._foreign(place):
                 if isinstance(on, str):
                     wanted[on.lower(), self._mirror_id(place, on), number] = None
+            for on in self._kept(place):
+                wanted[on, on, number] = None
         mirrors: dict[int, list[Mirror]] = {}
         live = [at for at in wanted if not self._known[at[0]][1].state.is_terminal]
         yield from subscribe(self._hub, [(self._known[at[0]][0], *at) for at in live])
