@@ -391,7 +391,6 @@ async def test_a_wrong_method_is_refused_with_those_that_are_right(api: Caller, 
 
 async def test_nothing_is_at_other_paths(api: Caller) -> None:
     for path in (
-        "/",
         "/v1",
         "/v1/",
         "/v1/jobs/",
