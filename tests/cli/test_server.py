@@ -115,6 +115,23 @@ def test_told_so_it_leaves_the_chores_to_others(command: Command) -> None:
     assert end(child) == 0
 
 
+def test_the_dashboard_is_at_its_root_unless_it_is_told_otherwise(command: Command) -> None:
+    child = command.start("server", "--port", "0")
+    url = url_of(command)
+    assert httpx.get(f"{url}/").headers["content-type"].startswith("text/html")
+    wait_until(lambda: f"dashboard: {url}/" in command.log, "its address")
+    assert end(child) == 0
+
+
+def test_told_so_it_serves_the_api_alone(command: Command) -> None:
+    child = command.start("server", "--port", "0", "--no-dashboard")
+    url = url_of(command)
+    assert httpx.get(f"{url}/").status_code == 404
+    assert httpx.get(f"{url}/v1/jobs").status_code == 200
+    assert "dashboard" not in command.log
+    assert end(child) == 0
+
+
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
     """A certificate for this machine, and its key, in one file."""
