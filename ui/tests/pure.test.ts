@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import type { Attempt, DeadLetter, JobSummary, QueueView, WorkerInfo } from "../src/api/types";
+import type { Attempt, DeadLetter, Group, JobSummary, QueueView, WorkerInfo } from "../src/api/types";
 import { attention } from "../src/pure/attention";
 import { jobsQuery, readFilter, readText, selectionBody, timeOf, withCondition, writeFilter } from "../src/pure/filter";
 import { criticalPath, graphOf, GROUPED_FROM, states } from "../src/pure/graph";
-import { grouped, isOf, trend } from "../src/pure/groups";
+import { isOf } from "../src/pure/groups";
 import { append, merge, NO_ROWS } from "../src/pure/rows";
 import { snippets } from "../src/pure/snippets";
 import { eventReader } from "../src/pure/sse";
@@ -80,14 +80,12 @@ describe("tracebacks", () => {
     expect(ownFrame(text)).toEqual({ file: "/srv/shop/pay.py", line: 88, name: "b" });
     expect(ownFrame(null)).toBeNull();
   });
-  it("group dead letters", () => {
+  it("tell of which group a dead letter is", () => {
     const letter = (type: string, id: string) => ({ job_id: id, type, queue: "q", state: "dead_letter", attempts: 1, completed_at: at(-10), failure: { category: "permanent", message: "no", exception: "shop.E", traceback: text } }) as DeadLetter;
-    const groups = grouped([letter("a", "1"), letter("b", "2"), letter("a", "3")], NOW);
-    expect(groups.map((group) => [group.type, group.count, group.frame])).toEqual([["a", 2, "shop/pay.py:88"], ["b", 1, "shop/pay.py:88"]]);
-    expect(isOf(letter("a", "9"), groups[0]!)).toBe(true);
-    expect(isOf(letter("b", "9"), groups[0]!)).toBe(false);
-    expect(isOf(letter("a", "9"), { ...groups[0]!, frame: "shop/pay.py:88 in b" })).toBe(true);
-    expect(trend([at(-10), at(-4000), at(-99_999)], NOW).slice(-2)).toEqual([1, 1]);
+    const group = { type: "a", exception: "shop.E", frame: "shop/pay.py:88 in b" } as Group;
+    expect(isOf(letter("a", "9"), group)).toBe(true);
+    expect(isOf(letter("b", "9"), group)).toBe(false);
+    expect(isOf(letter("a", "9"), { ...group, frame: "shop/pay.py:89 in b" })).toBe(false);
   });
 });
 
@@ -129,20 +127,21 @@ describe("the timeline", () => {
 });
 
 describe("a flow", () => {
+  const edge = (from: string, to: string) => ({ from, to, mode: "all" as const });
   const ran = (from: number, to: number) => job({ state: "completed", started_at: at(from), completed_at: at(to) });
   it("has a critical path by run time", () => {
     const jobs = { a: ran(-60, -50), b: ran(-50, -10), c: ran(-50, -45), d: ran(-10, 0) };
-    const edges = [{ from: "a", to: "b" }, { from: "a", to: "c" }, { from: "b", to: "d" }, { from: "c", to: "d" }];
+    const edges = [edge("a", "b"), edge("a", "c"), edge("b", "d"), edge("c", "d")];
     expect([...criticalPath(jobs, edges)].sort()).toEqual([["a", "b"], ["b", "d"]]);
     expect(graphOf(jobs, edges).edges.filter((edge) => edge.isCritical)).toHaveLength(2);
     expect(states(Object.values(jobs))).toEqual([["completed", 4]]);
   });
   it("draws equal siblings as one, and survives a cycle and strangers", () => {
     const jobs = Object.fromEntries([["start", job()], ...Array.from({ length: GROUPED_FROM }, (_, index) => [`n${index}`, job({ type: "leaf" })])]) as Record<string, JobSummary>;
-    const edges = Object.keys(jobs).slice(1).map((name) => ({ from: "start", to: name }));
-    const graph = graphOf(jobs, [...edges, { from: "start", to: "gone" }]);
+    const edges = Object.keys(jobs).slice(1).map((name) => edge("start", name));
+    const graph = graphOf(jobs, [...edges, edge("start", "gone")]);
     expect([graph.nodes.length, graph.edges.length, graph.nodes[1]!.names.length]).toEqual([2, 1, GROUPED_FROM]);
-    expect(criticalPath({ a: job(), b: job() }, [{ from: "a", to: "b" }, { from: "b", to: "a" }]).size).toBe(0);
+    expect(criticalPath({ a: job(), b: job() }, [edge("a", "b"), edge("b", "a")]).size).toBe(0);
   });
 });
 

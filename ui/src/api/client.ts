@@ -1,4 +1,4 @@
-// Requests to the API. A token travels in a header, never in an address.
+// Requests to the API. Who asks, a cookie says that no script can read.
 
 import { signal } from "@preact/signals";
 import { to } from "./root";
@@ -26,36 +26,10 @@ export class ApiError extends Error {
   }
 }
 
-const KEPT = "fencepost.token";
-
-function keptToken(): string | null {
-  try {
-    return sessionStorage.getItem(KEPT);
-  } catch {
-    return null; // storage may be off: the token lives as long as the page
-  }
-}
-
-/** The bearer token, where the server makes no session from it. */
-export const token = signal<string | null>(keptToken());
 /** True once the server has refused who we are. */
 export const isRefused = signal(false);
 /** The server's clock less ours, in milliseconds. */
 export const clockOffset = signal(0);
-
-export function keepToken(value: string | null): void {
-  token.value = value;
-  try {
-    if (value === null) sessionStorage.removeItem(KEPT);
-    else sessionStorage.setItem(KEPT, value);
-  } catch {
-    // not kept, then
-  }
-}
-
-export function headers(more: Record<string, string> = {}): Record<string, string> {
-  return token.value === null ? more : { ...more, Authorization: `Bearer ${token.value}` };
-}
 
 type Options = { body?: unknown; text?: string; signal?: AbortSignal };
 
@@ -67,7 +41,7 @@ export async function requestText(method: string, path: string, options: Options
     response = await fetch(to(path), {
       method,
       body,
-      headers: headers(body === undefined ? {} : { "Content-Type": "application/json" }),
+      headers: body === undefined ? {} : { "Content-Type": "application/json" },
       signal: options.signal,
       cache: "no-store",
       credentials: "same-origin",

@@ -1,20 +1,16 @@
 // Crons: the words first, the expression second.
 
 import { useQuery } from "../api/query";
-import type { Crons as CronsReply, CronView } from "../api/types";
-import type { CronRun } from "../api/planned";
-import { Act, Empty, Glyph, Link, Loading, Panel, Problem, Stale, Time, Warning } from "../parts/basics";
+import type { CronView, Crons as CronsReply } from "../api/types";
+import { Act, Empty, Link, Loading, Panel, Problem, Stale, Time, Warning } from "../parts/basics";
 import { Page } from "../parts/shell";
-import { sentence, stateName } from "../pure/format";
+import { sentence } from "../pure/format";
 import { act, locked, named, setPaused } from "../state/actions";
 import { go } from "../state/route";
 
-type Known = CronView & { runs?: CronRun[] };
-
 export function Crons() {
   const read = useQuery<CronsReply>("v1/crons", { every: 5, pace: 5 });
-  const crons = read.data?.crons as Known[] | undefined;
-  const hasRuns = crons?.some((cron) => cron.runs) ?? false;
+  const crons = read.data?.crons;
   return (
     <Page title="Crons">
       <Stale error={read.error} at={read.at} />
@@ -22,15 +18,15 @@ export function Crons() {
         {!crons ? (read.error ? <Problem error={read.error} /> : <Loading rows={4} />) : !crons.length
           ? <Empty title="No cron yet">@app.cron("0 9 * * 1-5") above a task declares one; a worker of that app brings it here.</Empty>
           : <div class="scroll"><table class="cards">
-            <thead><tr><th>Cron</th><th>When</th><th>Next</th><th>Last</th>{hasRuns && <th>Last runs</th>}<th>Submits</th><th class="n">Actions</th></tr></thead>
-            <tbody>{crons.map((cron) => <CronRow key={cron.name} cron={cron} hasRuns={hasRuns} />)}</tbody>
+            <thead><tr><th>Cron</th><th>When</th><th>Next</th><th>Last</th><th>Submits</th><th class="n">Actions</th></tr></thead>
+            <tbody>{crons.map((cron) => <CronRow key={cron.name} cron={cron} />)}</tbody>
           </table></div>}
       </Panel>
     </Page>
   );
 }
 
-function CronRow({ cron, hasRuns }: { cron: Known; hasRuns: boolean }) {
+function CronRow({ cron }: { cron: CronView }) {
   async function run(): Promise<void> {
     const made = await act<{ id: string }>("POST", `v1/crons/${named(cron.name)}/run`, `${cron.name} was submitted.`);
     if (made?.id) go(`jobs/${made.id}`);
@@ -41,7 +37,6 @@ function CronRow({ cron, hasRuns }: { cron: Known; hasRuns: boolean }) {
       <td class="sub wrapok">{sentence(cron.description)} <code class="q">{cron.expression}</code> <span class="q sm">{cron.tz}</span></td>
       <td class="h">{cron.is_paused ? <span class="q">–</span> : <Time at={cron.next_tick} />}</td>
       <td class="h"><Time at={cron.last_tick} /></td>
-      {hasRuns && <td class="h"><span class="runs">{cron.runs?.map((each) => <Link key={each.job_id} to={`jobs/${each.job_id}`} aria-label={`${stateName(each.state)} ${each.at}`}><Glyph state={each.state} /></Link>)}</span></td>}
       <td class="h">{cron.type ? <Link class="link" to={`jobs?type=${encodeURIComponent(cron.type)}`}>{cron.type}</Link> : <span class="q">not known here</span>}</td>
       <td class="sub"><span class="row acts">
         <Act role={locked("operate")} kind="quiet" onClick={run}>Run now</Act>

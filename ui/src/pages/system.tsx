@@ -2,9 +2,8 @@
 
 import { useQuery } from "../api/query";
 import { me } from "../api/session";
-import type { Doctor, Finding } from "../api/planned";
-import type { AppLimit, Health } from "../api/types";
-import { Command, Empty, Icon, Loading, Panel, Problem, Stale } from "../parts/basics";
+import type { AppLimit, Finding, Findings, Health } from "../api/types";
+import { Command, Icon, Loading, Panel, Problem, Stale } from "../parts/basics";
 import { Page } from "../parts/shell";
 import { sentence } from "../pure/format";
 
@@ -14,7 +13,7 @@ const LOOK: Record<Finding["level"], [string, string, string]> = {
 const ORDER = ["fail", "warn", "note", "ok"];
 
 export function System() {
-  const doctor = useQuery<Doctor>("v1/doctor", { every: 15, pace: 15 });
+  const doctor = useQuery<Findings>("v1/doctor", { every: 15, pace: 15 });
   const ready = useQuery<Health>("health/ready", { every: 5, pace: 5 });
   const limit = useQuery<AppLimit>("v1/limit", { every: 15, pace: 15 });
   const findings = [...(doctor.data?.findings ?? [])].sort((a, b) => ORDER.indexOf(a.level) - ORDER.indexOf(b.level));
@@ -29,8 +28,7 @@ export function System() {
       <Stale error={doctor.error} at={doctor.at} />
       <div class="grid-21">
         <Panel title="Doctor" note={doctor.data && `${findings.filter((each) => each.level === "warn" || each.level === "fail").length} to look at`}>
-          {doctor.isMissing ? <Empty title="Ask the doctor on the command line" command="fencepost doctor">This server has no route for it.</Empty>
-            : !doctor.data ? (doctor.error ? <Problem error={doctor.error} /> : <Loading rows={5} />)
+          {!doctor.data ? (doctor.error ? <Problem error={doctor.error} /> : <Loading rows={5} />)
             : <ul>{findings.map((finding, index) => <FindingLine key={index} finding={finding} />)}</ul>}
         </Panel>
         <Panel title="This server"><dl class="kv body">{rows.filter(([, value]) => value).map(([name, value]) => [<dt key={name}>{name}</dt>, <dd key={`${name} is`}>{value}</dd>])}</dl></Panel>
@@ -40,7 +38,7 @@ export function System() {
 }
 
 function FindingLine({ finding }: { finding: Finding }) {
-  const [icon, state, word] = LOOK[finding.level];
+  const [icon, state, word] = LOOK[finding.level] ?? LOOK.note!;
   const command = /`(fencepost [^`]+)`/.exec(finding.text)?.[1];
   return (
     <li class="finding"><Icon name={icon} state={state} /><div class="stack8"><span><span class="vh">{word}: </span>{sentence(finding.text)}</span>{command && <Command text={command} />}</div><code class="q">{finding.code}</code></li>

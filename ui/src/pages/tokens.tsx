@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { useQuery } from "../api/query";
-import type { Tokens as TokensReply, TokenView } from "../api/planned";
+import type { Tokens as TokensReply, TokenView } from "../api/types";
 import { Act, Command, CopyButton, Empty, Loading, Panel, Problem, Stale, Time } from "../parts/basics";
 import { ask, Modal } from "../parts/dialog";
 import { Page } from "../parts/shell";
@@ -18,8 +18,7 @@ export function Tokens() {
     <Page title="Tokens">
       <Stale error={read.error} at={read.at} />
       <Panel title="Tokens" tools={tokens && <Act role={locked("admin")} kind="pri" onClick={() => setOpen(true)}>New token…</Act>}>
-        {read.isMissing ? <Empty title="Tokens are made on the command line" command="fencepost tokens create NAME --role read">This server has no route for them. `fencepost tokens ls` lists them.</Empty>
-          : !tokens ? (read.error ? <Problem error={read.error} /> : <Loading rows={4} />)
+        {!tokens ? (read.error ? <Problem error={read.error} /> : <Loading rows={4} />)
           : !tokens.length ? <Empty title="No token yet" command="fencepost tokens create NAME --role admin">As long as there is none, this machine may do everything, and the server listens only here.</Empty>
           : <div class="scroll"><table class="cards"><thead><tr><th>Name</th><th>Roles</th><th>Queues</th><th>Made</th><th>Expires</th><th class="n">Actions</th></tr></thead><tbody>{tokens.map((token) => <TokenRow key={token.id} token={token} />)}</tbody></table></div>}
       </Panel>

@@ -1,8 +1,7 @@
 // Workers: one square a slot, the silent ones first, and what each holds where the server tells.
 
 import { useQuery } from "../api/query";
-import type { WorkerInfo, Workers as WorkersReply } from "../api/types";
-import type { Leases, LeaseView } from "../api/planned";
+import type { HeldLease, HeldLeases, WorkerInfo, Workers as WorkersReply } from "../api/types";
 import { Empty, Loading, Panel, Problem, Stale, Time, Warning, JobLink } from "../parts/basics";
 import { Page } from "../parts/shell";
 import { age, between, count, duration, percent } from "../pure/format";
@@ -17,7 +16,7 @@ const silence = (worker: WorkerInfo) => (worker.seen_at ? between(worker.seen_at
 
 export function Workers() {
   const read = useQuery<WorkersReply>("v1/workers", { every: 3, pace: 2 });
-  const leases = useQuery<Leases>("v1/leases?limit=200", { every: 3, pace: 2 });
+  const leases = useQuery<HeldLeases>("v1/leases?limit=200", { every: 3, pace: 2 });
   const workers = [...((read.data?.workers ?? []) as Known[])].sort((a, b) => Number(silence(b) > SILENT) - Number(silence(a) > SILENT) || a.id.localeCompare(b.id));
   const held = leases.data?.leases;
   return (
@@ -38,7 +37,7 @@ const Legend = () => (
   <div class="legend no-phone"><span class="s-running"><i />leased</span><span class="s-plain"><i class="free" />free</span></div>
 );
 
-function Numbers({ workers, leases }: { workers: Known[]; leases: LeaseView[] | undefined }) {
+function Numbers({ workers, leases }: { workers: Known[]; leases: HeldLease[] | undefined }) {
   const slots = workers.reduce((sum, worker) => sum + worker.concurrency, 0);
   const used = workers.reduce((sum, worker) => sum + (worker.running ?? 0), 0);
   const heard = workers.filter((worker) => silence(worker) <= SILENT).length;
@@ -55,7 +54,7 @@ function Numbers({ workers, leases }: { workers: Known[]; leases: LeaseView[] | 
   );
 }
 
-function WorkerTable({ workers, leases }: { workers: Known[]; leases: LeaseView[] | undefined }) {
+function WorkerTable({ workers, leases }: { workers: Known[]; leases: HeldLease[] | undefined }) {
   const hasMore = workers.some((worker) => worker.version !== undefined);
   return (
     <div class="scroll">
@@ -95,7 +94,7 @@ function Slots({ worker, late }: { worker: WorkerInfo; late: number }) {
   );
 }
 
-function LeaseTable({ leases }: { leases: LeaseView[] }) {
+function LeaseTable({ leases }: { leases: HeldLease[] }) {
   return (
     <Panel title="Leases" note="what each worker holds now">
       <div class="scroll">
@@ -108,7 +107,7 @@ function LeaseTable({ leases }: { leases: LeaseView[] }) {
                 <tr key={lease.job_id}>
                   <td><b>{lease.type}</b> <JobLink id={lease.job_id} /></td>
                   <td class="sub m">{lease.worker}</td><td class="h">{lease.queue}</td><td class="n h">{lease.attempt}</td>
-                  <td class="n h">{duration(between(lease.started_at, now.value))}</td>
+                  <td class="n h">{lease.started_at ? duration(between(lease.started_at, now.value)) : "–"}</td>
                   <td class={`n ${left <= 0 ? "c s-refused b" : ""}`}>{left <= 0 ? `ended ${duration(-left)} ago` : duration(Math.ceil(left))}</td>
                 </tr>
               );

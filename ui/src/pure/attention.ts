@@ -1,18 +1,17 @@
 // What needs somebody, from what every server can say; one with a route for it says more.
 
-import type { QueueView, WorkerInfo } from "../api/types";
-import type { AttentionItem } from "../api/planned";
+import type { Item, QueueView, WorkerInfo } from "../api/types";
 import { between, count, duration, many } from "./format";
 
 const SILENT = 20;
 const serves = (worker: WorkerInfo, queue: string, type: string) =>
   (worker.types as string[]).includes(type) && (worker.queues === null || Object.hasOwn(worker.queues as object, queue));
 
-export function attention(queues: QueueView[], workers: WorkerInfo[], now: number): AttentionItem[] {
+export function attention(queues: QueueView[], workers: WorkerInfo[], now: number): Item[] {
   return [...queues.flatMap((queue) => unserved(queue, workers)), ...workers.flatMap((worker) => silent(worker, now)), ...queues.flatMap(paused)];
 }
 
-function unserved(queue: QueueView, workers: WorkerInfo[]): AttentionItem[] {
+function unserved(queue: QueueView, workers: WorkerInfo[]): Item[] {
   if (queue.is_paused) return [];
   const types = Object.entries(queue.claimable ?? {}).filter(([type, waiting]) => waiting && !workers.some((worker) => serves(worker, queue.name, type)));
   const waiting = types.reduce((sum, [, each]) => sum + each, 0);
@@ -22,13 +21,13 @@ function unserved(queue: QueueView, workers: WorkerInfo[]): AttentionItem[] {
   return [{ code: "no_worker", level: "now", since: queue.oldest_at ?? null, count: waiting, target: { kind: "queue", name: queue.name }, text: `${many(waiting, "job")} ${verb}, and no live worker runs ${names} on it` }];
 }
 
-function silent(worker: WorkerInfo, now: number): AttentionItem[] {
+function silent(worker: WorkerInfo, now: number): Item[] {
   const silence = worker.seen_at ? between(worker.seen_at, now) : 0;
   if (silence < SILENT) return [];
   return [{ code: "worker_silent", level: "soon", since: worker.seen_at ?? null, count: worker.running ?? 0, target: { kind: "worker", name: worker.id }, text: `it was last heard from ${duration(silence)} ago, with ${many(worker.running ?? 0, "job")}` }];
 }
 
-function paused(queue: QueueView): AttentionItem[] {
+function paused(queue: QueueView): Item[] {
   if (!queue.is_paused) return [];
   return [{ code: "paused", level: "soon", since: queue.oldest_at ?? null, count: queue.counts?.scheduled ?? 0, target: { kind: "queue", name: queue.name }, text: `${count(queue.counts?.scheduled ?? 0)} jobs wait, in order; lifetimes go on` }];
 }
@@ -43,13 +42,13 @@ const TITLES: Record<string, (name: string) => string> = {
   doctor: () => "The doctor has a warning",
 };
 
-export function titleOf(item: AttentionItem): string {
+export function titleOf(item: Item): string {
   if (item.code === "paused" && item.target.kind === "type") return `Type ${item.target.name} is paused`;
   return TITLES[item.code]?.(item.target.name) ?? item.text;
 }
 
 /** The state whose colour and shape an item has. */
-export function stateOf(item: AttentionItem): string {
+export function stateOf(item: Item): string {
   if (item.level === "now") return item.code.startsWith("dead") ? "dead_letter" : "failed";
   return item.code === "paused" || item.code === "doctor" ? "plain" : "retrying";
 }

@@ -1,7 +1,6 @@
 // A flow as a graph: equal siblings as one node, the critical path, and places by dagre.
 
-import type { JobSummary } from "../api/types";
-import type { FlowEdge } from "../api/planned";
+import type { FlowEdge, JobSummary } from "../api/types";
 import { ENDED } from "./format";
 
 export type GraphNode = { id: string; names: string[]; type: string; state: string; jobs: JobSummary[] };

@@ -1,7 +1,6 @@
 // Refused writes: which attempt tried each.
 
-import type { Attempt } from "../api/types";
-import type { Refusal } from "../api/planned";
+import type { Attempt, Refusal } from "../api/types";
 
 /** The place of the attempt that tried to write; -1 if none can have. */
 export function laneOf(refusal: Refusal, attempts: Attempt[]): number {

@@ -1,7 +1,6 @@
 // A job's life as lanes: waiting above, one lane a fence below. Pure: times in, places out.
 
-import type { Attempt, JobSummary } from "../api/types";
-import type { Refusal } from "../api/planned";
+import type { Attempt, JobSummary, Refusal } from "../api/types";
 import { ENDED } from "./format";
 import { laneOf } from "./refusals";
 

@@ -1,7 +1,7 @@
 // What people do: one call, what it says when it worked, and what it says when it was refused.
 
 import { ApiError, request } from "../api/client";
-import { may, me, noteRefusal } from "../api/session";
+import { may, me } from "../api/session";
 import { link, touch } from "./live";
 import { say } from "./toast";
 
@@ -26,7 +26,6 @@ export async function act<T>(
     touch();
     return reply ?? ({} as T);
   } catch (error) {
-    noteRefusal(error, role);
     say(refusalText(error, role), { isBad: true });
     touch();
     return null;

@@ -2,7 +2,7 @@
 // At most four times a second; not while hidden or paused. Beneath it, pages poll.
 
 import { effect, signal } from "@preact/signals";
-import { ApiError, get, headers, isRefused } from "../api/client";
+import { ApiError, get, isRefused } from "../api/client";
 import { me } from "../api/session";
 import { to } from "../api/root";
 import type { QueueView } from "../api/types";
@@ -55,7 +55,7 @@ async function firstQueues(): Promise<void> {
 async function follow(stop: AbortController): Promise<void> {
   const resume: Record<string, string> = last === null ? {} : { "Last-Event-ID": last };
   const response = await fetch(to("v1/stream"), {
-    headers: headers({ Accept: "text/event-stream", ...resume }),
+    headers: { Accept: "text/event-stream", ...resume },
     signal: stop.signal,
     cache: "no-store",
     credentials: "same-origin",

@@ -2,19 +2,17 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { useQuery } from "../../api/query";
-import type { DeadLetter, DeadLetterPage, JobView } from "../../api/types";
-import type { DeadGroup, DeadGroups } from "../../api/planned";
+import type { DeadLetter, DeadLetterPage, Group, Groups, JobView } from "../../api/types";
 import { Act, Empty, Gauge, JobLink, Link, Loading, Panel, Pill, Problem, Stale, Time } from "../../parts/basics";
 import { ask } from "../../parts/dialog";
 import { JsonTree } from "../../parts/json-tree";
 import { Page } from "../../parts/shell";
 import { Bars } from "../../parts/spark";
 import { count, duration, many, percent } from "../../pure/format";
-import { common, grouped, isOf } from "../../pure/groups";
+import { common, isOf } from "../../pure/groups";
 import { field, type Json, parseExact } from "../../pure/json";
 import { className } from "../../pure/trace";
 import { locked } from "../../state/actions";
-import { rightNow } from "../../state/clock";
 import { params } from "../../state/route";
 import { say } from "../../state/toast";
 import { FailureView } from "../job/attempts";
@@ -29,10 +27,10 @@ const readSample = (text: string): Sample => ({ job: JSON.parse(text), tree: par
 export function DeadLetters() {
   const type = params.value.get("type");
   const query = type ? `&type=${encodeURIComponent(type)}` : "";
-  const told = useQuery<DeadGroups>(`v1/dead-letters/groups${type ? `?type=${encodeURIComponent(type)}` : ""}`, { every: 10, pace: 3 });
+  const told = useQuery<Groups>(`v1/dead-letters/groups${type ? `?type=${encodeURIComponent(type)}` : ""}`, { every: 10, pace: 3 });
   const letters = useQuery<DeadLetterPage>(`v1/dead-letters?limit=${LETTERS}${query}`, { every: 10, pace: 3 });
   const found = letters.data?.dead_letters;
-  const groups = told.data?.groups ?? (told.isMissing && found ? grouped(found, rightNow()) : undefined);
+  const groups = told.data?.groups;
   const chosen = groups?.find((group) => group.id === params.value.get("group")) ?? groups?.[0];
   const total = groups?.reduce((sum, group) => sum + group.count, 0) ?? 0;
   const isCut = told.data ? !told.data.is_complete : letters.data?.next != null;
@@ -56,7 +54,7 @@ export function DeadLetters() {
   );
 }
 
-function GroupLink({ group, isHere }: { group: DeadGroup; isHere: boolean }) {
+function GroupLink({ group, isHere }: { group: Group; isHere: boolean }) {
   const query = new URLSearchParams(params.value);
   query.set("group", group.id);
   return (
@@ -70,7 +68,7 @@ function GroupLink({ group, isHere }: { group: DeadGroup; isHere: boolean }) {
   );
 }
 
-function GroupView({ group, isServers, letters }: { group: DeadGroup; isServers: boolean; letters: DeadLetter[] }) {
+function GroupView({ group, isServers, letters }: { group: Group; isServers: boolean; letters: DeadLetter[] }) {
   const [at, setAt] = useState(0);
   const id = group.sample[Math.min(at, group.sample.length - 1)];
   const sample = useQuery<Sample>(id ? `v1/jobs/${id}` : null, { every: 0, pace: 30, parse: readSample });
@@ -121,7 +119,7 @@ function CommonPanel({ letters }: { letters: DeadLetter[] }) {
 
 type Scope = "one" | "sample" | "all";
 
-function ReplayPanel({ group, isServers, sample }: { group: DeadGroup; isServers: boolean; sample: string | undefined }) {
+function ReplayPanel({ group, isServers, sample }: { group: Group; isServers: boolean; sample: string | undefined }) {
   const [scope, setScope] = useState<Scope>("one");
   const [rate, setRate] = useState(5);
   const total = { one: 1, sample: Math.min(10, group.count), all: group.count }[scope];
@@ -154,7 +152,7 @@ function ReplayPanel({ group, isServers, sample }: { group: DeadGroup; isServers
   );
 }
 
-async function askDiscard(group: DeadGroup, isServers: boolean): Promise<void> {
+async function askDiscard(group: Group, isServers: boolean): Promise<void> {
   const ids = (await lettersOf(group, isServers)).map((letter) => letter.job_id);
   ask({
     title: `Discard ${many(ids.length, "dead letter")}?`, count: ids.length, button: `Discard ${count(ids.length)}`, isDangerous: true,

@@ -2,8 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { ApiError, get, request } from "../../api/client";
-import type { DeadGroup } from "../../api/planned";
-import type { DeadLetter, DeadLetterPage } from "../../api/types";
+import type { DeadLetter, DeadLetterPage, Group } from "../../api/types";
 import { isOf } from "../../pure/groups";
 import { touch } from "../../state/live";
 
@@ -17,7 +16,7 @@ export type Run = { name: string; verb: "replay" | "discard"; total: number; don
 export const run = signal<Run | null>(null);
 
 /** Read the dead letters of a group, which the server finds by itself if it made it. */
-export async function lettersOf(group: DeadGroup, isServers: boolean): Promise<DeadLetter[]> {
+export async function lettersOf(group: Group, isServers: boolean): Promise<DeadLetter[]> {
   const chosen = isServers ? `group=${encodeURIComponent(group.id)}` : `type=${encodeURIComponent(group.type)}`;
   const found: DeadLetter[] = [];
   let after: string | null = null;

@@ -1,8 +1,7 @@
 // The graph, left to right. Dagre is loaded when the first graph is shown; it pans inside its panel.
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { FlowView } from "../../api/types";
-import type { FlowEdge } from "../../api/planned";
+import type { FlowEdge, FlowView } from "../../api/types";
 import { to } from "../../api/root";
 import { Loading } from "../../parts/basics";
 import { between, duration, stateName } from "../../pure/format";

@@ -1,7 +1,6 @@
 import { useState } from "preact/hooks";
 import { useQuery } from "../../api/query";
-import type { FlowView, JobPage, JobSummary } from "../../api/types";
-import type { FlowEdge } from "../../api/planned";
+import type { FlowEdge, FlowView, JobPage, JobSummary } from "../../api/types";
 import { Act, Empty, Link, Loading, Panel, Problem, Stale, StateText, Time } from "../../parts/basics";
 import { ask } from "../../parts/dialog";
 import { Page } from "../../parts/shell";

@@ -1,8 +1,7 @@
 // Every attempt, newest first, with its traceback; a refused write stands beneath who tried it.
 
 import { useState } from "preact/hooks";
-import type { Attempt, Failure } from "../../api/types";
-import type { Refusal } from "../../api/planned";
+import type { Attempt, Failure, Refusal } from "../../api/types";
 import { CopyButton, Empty, Icon, Panel } from "../../parts/basics";
 import { between, clock, duration, exact, many } from "../../pure/format";
 import { laneOf } from "../../pure/refusals";

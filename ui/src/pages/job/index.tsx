@@ -1,8 +1,7 @@
 // One job: what it is, its life, its lease, why it is where it is, and what can be done.
 
 import { useQuery } from "../../api/query";
-import type { Attempts, History, JobView, Reasons } from "../../api/types";
-import type { Refusals } from "../../api/planned";
+import type { Attempts, History, JobView, Reasons, RefusedWrites } from "../../api/types";
 import { Act, Empty, Link, Loading, Pill, Problem, Stale } from "../../parts/basics";
 import { ask } from "../../parts/dialog";
 import { Page } from "../../parts/shell";
@@ -29,7 +28,7 @@ export function Job({ id }: { id: string }) {
   const attempts = useQuery<Attempts>(`${path}/attempts`, { every: 2 });
   const history = useQuery<History>(`${path}/history`, { every: 4 });
   const why = useQuery<Reasons>(`${path}/why`, { every: 4 });
-  const refusals = useQuery<Refusals>(`${path}/refusals`, { every: 5 });
+  const refusals = useQuery<RefusedWrites>(`${path}/refusals`, { every: 5 });
   const { beats, ttl } = useBeats(main.data?.job);
   const step = (by: number) => {
     const next = lastList.ids[lastList.ids.indexOf(id) + by];

@@ -1,8 +1,7 @@
 // The lease: what the store said, run down by the server's clock. It never counts on alone.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { JobView } from "../../api/types";
-import type { Refusals } from "../../api/planned";
+import type { JobView, RefusedWrites } from "../../api/types";
 import { Icon, Panel, Time } from "../../parts/basics";
 import { between, clock, duration, many, relative } from "../../pure/format";
 import { now, rightNow } from "../../state/clock";
@@ -33,7 +32,7 @@ export function useBeats(job: JobView | undefined): { beats: Beat[]; ttl: number
 }
 
 export function LeasePanel({ job, fence, ttl, beats, at, refusals }: {
-  job: JobView; fence: number; ttl: number; beats: Beat[]; at: number; refusals: Refusals | undefined;
+  job: JobView; fence: number; ttl: number; beats: Beat[]; at: number; refusals: RefusedWrites | undefined;
 }) {
   const lease = job.lease;
   return (
@@ -101,7 +100,7 @@ function RingShape({ share, state, label, children }: { share: number; state: st
   );
 }
 
-function RefusedNote({ refusals }: { refusals: Refusals }) {
+function RefusedNote({ refusals }: { refusals: RefusedWrites }) {
   const last = refusals.refusals[0];
   return (
     <div class="refusal">

@@ -1,8 +1,7 @@
 // The timeline: branching down at a claim, back up at a failure, dotted into what may come.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Attempt, Change, JobView } from "../../api/types";
-import type { Refusal } from "../../api/planned";
+import type { Attempt, Change, JobView, Refusal } from "../../api/types";
 import { Choice, Glyph, Icon, Panel } from "../../parts/basics";
 import { JsonTree } from "../../parts/json-tree";
 import { between, clock, duration, exact, fineClock, stateName } from "../../pure/format";

@@ -1,4 +1,4 @@
-import type { AttentionItem } from "../../api/planned";
+import type { Item } from "../../api/types";
 import { Act, Icon, Link, Time } from "../../parts/basics";
 import { sentence } from "../../pure/format";
 import { stateOf, titleOf } from "../../pure/attention";
@@ -6,7 +6,7 @@ import { locked, setPaused } from "../../state/actions";
 
 const ICONS: Record<string, string> = { paused: "pause", doctor: "info" };
 
-export function AttentionList({ items }: { items: AttentionItem[] }) {
+export function AttentionList({ items }: { items: Item[] }) {
   if (!items.length) return null;
   return (
     <section class="panel" aria-label="What needs attention">
@@ -27,7 +27,7 @@ export function AttentionList({ items }: { items: AttentionItem[] }) {
 }
 
 /** The one thing to do about it. */
-function Next({ item }: { item: AttentionItem }) {
+function Next({ item }: { item: Item }) {
   const name = encodeURIComponent(item.target.name);
   if (item.code === "paused") {
     const kind = item.target.kind === "type" ? "types" : "queues";

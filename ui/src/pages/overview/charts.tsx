@@ -1,6 +1,6 @@
 // Three charts of the chosen time. Failures have a scale of their own: 60 beside 5,000 would be flat.
 
-import type { Series } from "../../api/planned";
+import type { Series } from "../../api/types";
 import { Panel } from "../../parts/basics";
 import { Chart, type Line } from "../../parts/chart";
 import { count, duration } from "../../pure/format";

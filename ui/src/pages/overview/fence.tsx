@@ -1,14 +1,13 @@
 // The fence in numbers: who holds what, and what was refused.
 
 import { useQuery } from "../../api/query";
-import type { QueueView, Statistics } from "../../api/types";
-import type { Leases } from "../../api/planned";
+import type { HeldLeases, QueueView, Statistics } from "../../api/types";
 import { Panel } from "../../parts/basics";
 import { between, count, duration } from "../../pure/format";
 import { now } from "../../state/clock";
 
 export function FencePanel({ queues, stats }: { queues: QueueView[] | null; stats: Statistics | undefined }) {
-  const leases = useQuery<Leases>("v1/leases?limit=200", { every: 5, pace: 3 });
+  const leases = useQuery<HeldLeases>("v1/leases?limit=200", { every: 5, pace: 3 });
   const held = (queues ?? []).reduce((sum, queue) => sum + (queue.counts?.running ?? 0), 0);
   const refused = (stats as { refused?: number } | undefined)?.refused;
   const known = leases.data?.leases;
@@ -17,7 +16,7 @@ export function FencePanel({ queues, stats }: { queues: QueueView[] | null; stat
   return (
     <Panel title="Fence">
       <div class="fence4">
-        <div><div class="sm m">Leases held</div><div class="v">{queues ? count(held) : "–"}</div><div class="sm q">one a job, never two</div></div>
+        <div><div class="sm m">HeldLeases held</div><div class="v">{queues ? count(held) : "–"}</div><div class="sm q">one a job, never two</div></div>
         {known && <div><div class="sm m">Ended, not recovered</div><div class={`v ${expired ? "c s-retrying" : ""}`}>{count(expired)}</div><div class="sm q">the next claim takes them</div></div>}
         {known && <div><div class="sm m">Shortest lease</div><div class="v">{next ? duration(Math.max(0, -between(next.expires_at, now.value))) : "–"}</div><div class="sm q tr">{next?.worker ?? "nobody runs"}</div></div>}
         {refused !== undefined && <div><div class="sm m">Stale writes refused</div><div class={`v ${refused ? "c s-refused" : ""}`}>{count(refused)}</div><div class="sm q">none changed anything</div></div>}

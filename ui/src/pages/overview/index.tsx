@@ -1,8 +1,7 @@
 // What needs me, since when, how much; then numbers, then charts, then tables.
 
 import { useQuery } from "../../api/query";
-import type { Queues, Statistics, Workers } from "../../api/types";
-import type { Attention, Series } from "../../api/planned";
+import type { Attention, Queues, Series, Statistics, Workers } from "../../api/types";
 import { Choice, Empty, Gauge, Link, Loading, Panel, Problem, Stale } from "../../parts/basics";
 import { Page } from "../../parts/shell";
 import { attention } from "../../pure/attention";

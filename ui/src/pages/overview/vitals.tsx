@@ -1,7 +1,6 @@
 // Six numbers, each with what stands behind it. A healthy number has no colour.
 
-import type { QueueView, Statistics, WorkerInfo } from "../../api/types";
-import type { Series } from "../../api/planned";
+import type { QueueView, Series, Statistics, WorkerInfo } from "../../api/types";
 import { Spark } from "../../parts/spark";
 import { between, count, duration, many, percent, rate } from "../../pure/format";
 import { now } from "../../state/clock";

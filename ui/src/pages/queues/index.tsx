@@ -1,6 +1,5 @@
 import { useQuery } from "../../api/query";
-import type { Queues as QueuesReply, Statistics, Types, TypeView, Workers } from "../../api/types";
-import type { Series } from "../../api/planned";
+import type { Queues as QueuesReply, Series, Statistics, TypeView, Types, Workers } from "../../api/types";
 import { Act, Empty, Link, Loading, Panel, Problem, Stale, Warning } from "../../parts/basics";
 import { Page } from "../../parts/shell";
 import { count, duration, percent, rate } from "../../pure/format";

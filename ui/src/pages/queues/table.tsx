@@ -1,7 +1,6 @@
 // Queues as rows: what is wrong with one stands right behind its name.
 
-import type { QueueView, Statistics, WorkerInfo } from "../../api/types";
-import type { Series } from "../../api/planned";
+import type { QueueView, Series, Statistics, WorkerInfo } from "../../api/types";
 import { Act, Gauge, Link, Warning } from "../../parts/basics";
 import { Spark } from "../../parts/spark";
 import { attention } from "../../pure/attention";
