@@ -147,9 +147,13 @@ class Selection(JobConditions, frozen=True, kw_only=True):
     """Conditions that a job must all meet; at least one."""
 
     __some__: ClassVar = ("ids", "tags", *JobConditions.__struct_fields__)
+    __exclusive__: ClassVar = tuple(("ids", name) for name in __some__[1:])
 
     tags: Tags = field(default_factory=dict)
-    ids: Annotated[list[JobId], Meta(extra_json_schema={"maxItems": HTTP_BATCH_MAX})] | None = None
+    ids: (
+        Annotated[list[JobId], Meta(min_length=1, extra_json_schema={"maxItems": HTTP_BATCH_MAX})]
+        | None
+    ) = None
     """Those of these jobs; other conditions are then not allowed."""
     dry_run: bool = False
     """Only count them."""
