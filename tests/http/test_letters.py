@@ -75,7 +75,7 @@ async def test_some_are_replayed_and_the_others_stay(api: Caller) -> None:
     group = await group_of(api, two)
     assert await api.post("/v1/dead-letters/replay", {"group": group}) == {"count": 1}
     assert await listed(api) == [three, one]
-    ids = [one.upper(), two, "0e3b7f9c-6a01-4d2e-9c55-6f0d5b1f2a77", "x"]
+    ids = [one.upper(), two, "0e3b7f9c-6a01-4d2e-9c55-6f0d5b1f2a77"]
     assert await api.post("/v1/dead-letters/replay", {"ids": ids}) == {"count": 1}
     assert await listed(api) == [three]
     assert await api.post("/v1/dead-letters/replay", {"ids": []}) == {"count": 0}

@@ -32,6 +32,7 @@ from fencepost.wire.bounds import (
     HTTP_BATCH_BYTES_MAX,
     HTTP_BODIES_MAX,
     HTTP_BODY_MAX,
+    HTTP_IDS_BODY_MAX,
     QUEUES_INTERVAL,
 )
 
@@ -83,7 +84,7 @@ class Api:
 
     def body_max(self, route: Route) -> int:
         """Return how large a body may be; with payloads, as large as the app allows those."""
-        if route.body_max <= HTTP_BODY_MAX:
+        if route.body_max <= HTTP_IDS_BODY_MAX:
             return route.body_max
         # In base64, a payload takes four bytes for three.
         payload = self.app.session.max_payload * 4 // 3 + HTTP_BODY_MAX

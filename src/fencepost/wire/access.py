@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from fencepost.core.bounds import TOKEN_NAME_LENGTH_MAX
 from fencepost.core.tokens import Role
-from fencepost.wire.terms import Duration, QueueName, Strict, name_rules
+from fencepost.wire.terms import Duration, QueueName, RequestRate, Strict, name_rules
 
 
 class SessionBody(Strict, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class NewTokenBody(Strict, frozen=True, kw_only=True):
     """The queues that it is limited to; left out, it is for all."""
     expires: Duration | None = None
     """From now."""
-    rate: float | None = None
+    rate: RequestRate | None = None
     """Requests a second to one server."""
 
 

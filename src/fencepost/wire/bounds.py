@@ -12,6 +12,8 @@ JSON_VALUES_MAX: Final = 1_000_000
 object in memory, however small."""
 HTTP_BODY_MAX: Final = 64_000
 """Of a request that carries no payload."""
+HTTP_IDS_BODY_MAX: Final = 600_000
+"""Of a request that may name HTTP_BATCH_MAX jobs."""
 HTTP_BODY_ASIDE: Final = 128_000
 """A larger body is parsed and processed in a thread, beside the event loop."""
 HTTP_BODIES_MAX: Final = 128_000_000

@@ -35,7 +35,7 @@ class ClaimBody(Strict, frozen=True, kw_only=True):
 
     queues: dict[QueueName, Weight] | list[QueueName] | None = None
     """Weights by queue, or names; null means every queue, in equal turns."""
-    types: list[TypeName] | None = None
+    types: Annotated[list[TypeName], Meta(extra_json_schema={"minItems": 1})] | None = None
     """The types that the worker can run; null means any."""
     limit: ClaimLimit = 1
     lease_ttl: LeaseTtl = LEASE_TTL_DEFAULT

@@ -31,6 +31,8 @@ from fencepost.core.bounds import (
     TAG_COUNT_MAX,
     TAG_NAME_LENGTH_MAX,
     TAG_VALUE_LENGTH_MAX,
+    TOKEN_RATE_MAX,
+    TOKEN_RATE_MIN,
     TYPE_LENGTH_MAX,
     WEIGHT_MAX,
 )
@@ -172,6 +174,7 @@ _Awaited = Annotated[str, _schema(**name_rules(CORRELATION_ID_LENGTH_MAX))]
 DependencyIds = Annotated[list[_Awaited], _schema(maxItems=DEPENDENCY_COUNT_MAX)]
 AnyDependencyIds = Annotated[list[_Awaited], _schema(minItems=1, maxItems=DEPENDENCY_COUNT_MAX)]
 
+RequestRate = Annotated[float, _between(TOKEN_RATE_MIN, TOKEN_RATE_MAX)]
 PageLimit = Annotated[int, _between(1, PAGE_MAX)]
 ClaimLimit = Annotated[int, _between(1, CLAIM_MAX)]
 RunningLimit = Annotated[int, _between(1, RUNNING_MAX)]

@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 from fencepost import __version__
 from fencepost.core.bounds import (
+    CORRELATION_ID_LENGTH_MAX,
     CRON_NAME_LENGTH_MAX,
     QUEUE_LENGTH_MAX,
     REQUEST_ID_LENGTH_MAX,
@@ -104,9 +105,9 @@ def _operation(route: Route, schemas: Schemas) -> dict[str, Any]:
 
 def _in_path(route: Route) -> Iterator[dict[str, Any]]:
     for name in re.findall(r"{(\w+)}", route.path):
-        # There is no rule for ids: a malformed one is not found, like any unknown id.
-        of = None if name == "id" else route.path.split("/")[2]
-        limit = _NAME_LENGTHS.get(of or "")
+        of = route.path.split("/")[2]
+        # There is no rule for ids of jobs: a malformed one is not found, like any unknown id.
+        limit = None if name == "id" and of != "flows" else _NAME_LENGTHS.get(of)
         rules: Schema = {"minLength": 1} if limit is None else name_rules(limit)
         if of == "events":
             rules = event_rules()
@@ -242,6 +243,7 @@ def _header(name: str) -> dict[str, str]:
 
 _NAME_LENGTHS = {
     "crons": CRON_NAME_LENGTH_MAX,
+    "flows": CORRELATION_ID_LENGTH_MAX,
     "queues": QUEUE_LENGTH_MAX,
     "scale": QUEUE_LENGTH_MAX,
     "types": TYPE_LENGTH_MAX,

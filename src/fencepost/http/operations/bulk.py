@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from fencepost.actions.local.jobs import (
@@ -14,6 +15,7 @@ from fencepost.actions.local.jobs import (
 from fencepost.actions.options import retry_choice
 from fencepost.core.audit import conditions_of
 from fencepost.core.bounds import PAGE_MAX
+from fencepost.core.display import shown
 from fencepost.core.filter import JobFilter
 from fencepost.core.job.lifecycle import LIVE, State
 from fencepost.errors import StateConflictError
@@ -23,9 +25,10 @@ from fencepost.http.request.problems import HttpError
 from fencepost.http.request.read import check_count
 from fencepost.http.request.route import action
 from fencepost.wire import control
-from fencepost.wire.bounds import HTTP_BATCH_MAX
+from fencepost.wire.bounds import HTTP_BATCH_MAX, HTTP_IDS_BODY_MAX
 
 GROWTH_ALLOWED = 1.1
+_ID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 
 
 @action(
@@ -34,6 +37,7 @@ GROWTH_ALLOWED = 1.1
     "Cancel every job that meets conditions",
     control.Cancelled,
     "invalid_job state_conflict",
+    body_max=HTTP_IDS_BODY_MAX,
 )
 async def cancel_jobs(call: Call[control.Selection, Nothing]) -> Reply:
     """Cancel every live job that meets the conditions, and the jobs that wait for one of them."""
@@ -55,6 +59,7 @@ async def cancel_jobs(call: Call[control.Selection, Nothing]) -> Reply:
     "Run every job again that meets conditions",
     control.Retried,
     "invalid_job invalid_duration state_conflict",
+    body_max=HTTP_IDS_BODY_MAX,
 )
 async def retry_jobs(call: Call[control.RetrySelection, Nothing]) -> Reply:
     """Run jobs again that ended without success; delayed and retrying ones now, if named.
@@ -86,11 +91,19 @@ def _note(call: Call[Any, Any]) -> None:
         call.detail["dry_run"] = True
     if body.ids is None:
         return
-    check_count(len(body.ids))
+    check_ids(body.ids)
     call.detail["ids"] = len(body.ids)
     named = [name for name in control.Selection.__some__ if name != "ids" and getattr(body, name)]
     if named:
         raise HttpError(f"give ids or conditions, not both: {', '.join(named)}")
+
+
+def check_ids(ids: Sequence[str]) -> None:
+    """Raise HttpError unless these are ids, and not too many."""
+    check_count(len(ids))
+    wrong = [each for each in ids if not _ID.fullmatch(each)]
+    if wrong:
+        raise HttpError(f"{shown(wrong[0])} is not the id of a job")
 
 
 async def _within_reach(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fencepost.core.bounds import PAGE_MAX
-from fencepost.core.filter import JobFilter, PageRequest
+from fencepost.core.bounds import PAGE_MAX, TYPE_LENGTH_MAX
+from fencepost.core.filter import PageRequest, make_filter, make_page
 from fencepost.core.job.job import Job
 from fencepost.core.job.lifecycle import State
 from fencepost.http.request.call import Call, Nothing, Reply
+from fencepost.http.request.problems import HttpError
 from fencepost.http.request.route import route
 from fencepost.http.scope import queue_for
 from fencepost.wire.held import CompletionQuery, Completions, HeldLease, HeldLeases, LeaseQuery
@@ -22,13 +23,14 @@ async def list_leases(call: Call[Nothing, LeaseQuery]) -> Reply:
     Of the newest 1,000 running jobs.
     """
     query, store = call.query, call.session.store
+    limit = make_page(limit=query.limit, after=None).limit
     queue = queue_for(call.principal, query.queue)
-    filter = JobFilter(states=(State.RUNNING,), queue=queue)
+    filter = make_filter(state=State.RUNNING, queue=queue)
     page = await store.run_async(store.reader.find(filter, PageRequest(PAGE_MAX)))
     held = [_held(job) for job in page.jobs if job.lease is not None]
     wanted = [lease for lease in held if query.worker in (None, lease.worker)]
     ordered = sorted(wanted, key=lambda lease: (lease.expires_at, lease.job_id))
-    return Reply(HeldLeases(leases=ordered[: query.limit], is_complete=page.next is None))
+    return Reply(HeldLeases(leases=ordered[:limit], is_complete=page.next is None))
 
 
 def _held(job: Job) -> HeldLease:
@@ -51,10 +53,13 @@ def _held(job: Job) -> HeldLease:
 async def complete(call: Call[Nothing, CompletionQuery]) -> Reply:
     """Return names that begin as given: those that begin with it first, then those that hold it."""
     query = call.query
+    limit = make_page(limit=query.limit, after=None).limit
+    if len(query.prefix) > TYPE_LENGTH_MAX:
+        raise HttpError(f"prefix has {len(query.prefix)} characters, {TYPE_LENGTH_MAX} at most")
     prefix = query.prefix.lower()
     names = {*await _names(call, query.field)}
     found = sorted((name for name in names if prefix in name.lower()), key=_order(prefix))
-    return Reply(Completions(found[: query.limit]))
+    return Reply(Completions(found[:limit]))
 
 
 def _order(prefix: str) -> Any:

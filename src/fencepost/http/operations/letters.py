@@ -7,18 +7,19 @@ from typing import Any
 
 from fencepost.core.audit import conditions_of
 from fencepost.core.encryption import readable
-from fencepost.core.filter import FOUND_LETTERS, encode_cursor, make_page
+from fencepost.core.filter import FOUND_LETTERS, encode_cursor, make_filter, make_page
 from fencepost.core.fingerprints import LetterMark, grouped
 from fencepost.core.job.job import Body, DeadLetter, Job
 from fencepost.core.job.lifecycle import DEAD
 from fencepost.core.values.times import check_instant
-from fencepost.http.operations.bulk import check_expected
+from fencepost.http.operations.bulk import check_expected, check_ids
 from fencepost.http.request.call import Call, Nothing, Reply
 from fencepost.http.request.route import action, route
 from fencepost.http.scope import check_queue_allowed, shown
 from fencepost.wire import control
 from fencepost.wire.attention import Groups
 from fencepost.wire.bodies import check_json
+from fencepost.wire.bounds import HTTP_IDS_BODY_MAX
 
 
 @route("GET /v1/dead-letters", "List dead letters", control.WireDeadLetterPage, "invalid_job")
@@ -78,6 +79,7 @@ async def _selected(
     call: Call[Any, Any], wanted: control.LetterConditions, group: str | None = None
 ) -> list[LetterMark]:
     """Return the newest dead letters within reach that meet the conditions, the newest first."""
+    make_filter(type=wanted.type, queue=wanted.queue)  # checks the names
     if wanted.queue is not None:
         check_queue_allowed(call.principal, wanted.queue)
     since = None if wanted.since is None else check_instant(wanted.since, name="since")
@@ -101,10 +103,12 @@ async def _selected(
     control.WireReplayed,
     "invalid_job state_conflict payload_too_large invalid_payload",
     is_body_optional=True,
+    body_max=HTTP_IDS_BODY_MAX,
 )
 async def replay_dead_letters(call: Call[control.ReplayAll, Nothing]) -> Reply:
     """Replay every dead letter that meets the conditions and can be replayed."""
     body = call.body
+    check_ids(body.ids or ())
     call.detail["conditions"] = conditions_of(body, without=["patch", "ids", "dry_run"])
     if body.patch:
         call.detail["patched"] = sorted(body.patch)

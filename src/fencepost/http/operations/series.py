@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fencepost.actions.local.series import read_lines, read_span
+from fencepost.core.filter import make_filter
 from fencepost.core.series import SeriesMetric, choice
 from fencepost.core.values.names import check_choice
 from fencepost.http.operations.jobs import duration_of
@@ -14,10 +15,11 @@ from fencepost.wire.series import Series, SeriesQuery
 USUAL = (SeriesMetric.COMPLETED, SeriesMetric.FAILED, SeriesMetric.DEAD)
 
 
-@route("GET /v1/series", "See counts and times over time", Series, "invalid_duration")
+@route("GET /v1/series", "See counts and times over time", Series, "invalid_job invalid_duration")
 async def get_series(call: Call[Nothing, SeriesQuery]) -> Reply:
     """Return lines of a chart; a token for some queues sees the jobs of these."""
     query, session = call.query, call.session
+    make_filter(type=query.type, queue=query.queue)  # checks the names
     wanted = dict.fromkeys(query.metric or USUAL)
     metrics = [SeriesMetric(check_choice(each, "a metric", SeriesMetric)) for each in wanted]
     if query.queue is not None:

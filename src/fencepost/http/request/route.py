@@ -39,7 +39,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """The struct that the body is read as, or a union of one and many; None: there is no body."""
     is_body_optional: bool = False
     body_max: int = HTTP_BODY_MAX
-    """Above HTTP_BODY_MAX: the body carries payloads, whose size the app limits."""
+    """Above HTTP_IDS_BODY_MAX: the body carries payloads, whose size the app limits."""
     is_batch: bool = False
     query: type = Nothing
     replies: dict[int, Any]
