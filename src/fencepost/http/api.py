@@ -98,7 +98,7 @@ def asgi(
     bodies_max: int = HTTP_BODIES_MAX,
     dashboard: bool = True,
 ) -> Starlette:
-    """Return the API of *app*, to serve or mount, and unless told otherwise the dashboard."""
+    """Return the API of *app*, to serve or mount, with the dashboard by default."""
     from fencepost.dashboard import dashboard_routes
     from fencepost.http.routes import ROUTES
 

@@ -20,7 +20,7 @@ _NAMES = {Event.SUCCEED: "ack", Event.RELEASE: "release"}
 
 
 class RefusalMeter:
-    """Lets so many records a second through: whoever has a stale token cannot keep a store busy."""
+    """Lets so many records a second through: a stale token cannot keep a store busy."""
 
     def __init__(self) -> None:
         self._bucket: Bucket | None = None

@@ -40,7 +40,7 @@ def cancel(hub: Hub, job_ids: Sequence[str]) -> Plan[list[CancelReply]]:
 
 
 def retry(hub: Hub, requests: Sequence[RetryRequest]) -> Plan[list[RetryReply]]:
-    """Run jobs again; mirrors of those that had ended are told."""
+    """Run jobs again; mirrors of those that had ended follow."""
     numbers = yield from hub.whereabouts([each.job_id for each in requests])
     replies = yield from scatter(
         hub, requests, numbers, lambda store, part: store.control.retry(part)
@@ -52,7 +52,7 @@ def retry(hub: Hub, requests: Sequence[RetryRequest]) -> Plan[list[RetryReply]]:
 
 
 def edit(hub: Hub, edits: Sequence[Edit]) -> Plan[list[EditReply]]:
-    """Change jobs where they are; mirrors are told of a new priority."""
+    """Change jobs where they are; mirrors get a new priority too."""
     numbers = yield from hub.whereabouts([each.job_id for each in edits])
     replies = yield from scatter(hub, edits, numbers, lambda store, part: store.control.edit(part))
     for place, (each, reply) in enumerate(zip(edits, replies, strict=True)):

@@ -1,4 +1,4 @@
-"""Delivering the entries of outboxes, by whoever comes by; see ``outbox.py``."""
+"""Delivering the entries of outboxes, by any process; see ``outbox.py``."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ entries safe. There are two types:
   the jobs of an event, the tick of a cron. Each partition stores its part with a mark by which it
   knows the entry.
 
-An entry is delivered at least once, by whoever comes by, and deleted after it was applied. A report
+An entry is delivered at least once, by any process, and deleted after it was applied. A report
 is applied once since a mirror ends once, an intent since its mark is stored with its jobs. Who dies
 between any two steps leaves the entry, and the next one begins with it anew.
 """
@@ -77,7 +77,7 @@ class Intent(msgspec.Struct, frozen=True):
 
 
 class Subscription(msgspec.Struct, frozen=True):
-    """Which partition is told of the end of a job, under which id."""
+    """Which partition gets a report of the end of a job, under which id."""
 
     number: int
     mirror: str
@@ -267,7 +267,7 @@ def has_entries(moves: Iterable[Moved]) -> bool:
 
 
 def without_entries(moves: Sequence[Moved]) -> tuple[Moved, ...]:
-    """Return moves without those of entries, of which nobody is told."""
+    """Return moves without those of entries, which nobody has to hear of."""
     return tuple(each for each in moves if each.type not in TYPES)
 
 
@@ -299,7 +299,7 @@ def marks(env: Env) -> Plan[tuple[int, list[AppliedMark]]]:
 def sweep(env: Env, gone: Sequence[str]) -> Plan[None]:
     """Note which intents are gone; forget those that have been for long.
 
-    Whoever still holds such an intent may store its part for COMMIT_WITHIN_US, and no longer.
+    A process that still holds such an intent may store its part for COMMIT_WITHIN_US, no longer.
     """
     unit = Unit(env)
     now = yield from unit.start()
