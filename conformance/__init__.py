@@ -54,6 +54,7 @@ pytest.register_assert_rewrite(
             "enqueueing",
             "events",
             "fencing",
+            "flow_lists",
             "graphs",
             "harness",
             "history",
@@ -66,6 +67,7 @@ pytest.register_assert_rewrite(
             "moving",
             "moving_graphs",
             "ordering",
+            "pages",
             "pausing",
             "pruning",
             "racing_keys",
@@ -73,6 +75,7 @@ pytest.register_assert_rewrite(
             "recovering",
             "refusals",
             "refusing",
+            "replays",
             "reopening",
             "reopening_graphs",
             "saving",
@@ -114,6 +117,7 @@ from conformance.enqueueing import TestEnqueueing, TestPayloads
 from conformance.events import TestEvents
 from conformance.fencing import TestFencing, TestZombies
 from conformance.fixtures import colour, h, is_durable
+from conformance.flow_lists import TestFlowLists
 from conformance.history import TestAttempts, TestHistories
 from conformance.keyed_arrivals import TestKeyedArrivals
 from conformance.keys import TestKeys
@@ -129,6 +133,7 @@ from conformance.looking import (
 from conformance.moving import TestMoving
 from conformance.moving_graphs import TestMovingGraphs
 from conformance.ordering import TestOrdering
+from conformance.pages import TestPages
 from conformance.pausing import TestPausing
 from conformance.pruning import TestPruning
 from conformance.racing_keys import TestMovingKeys, TestRacingKeys
@@ -141,12 +146,13 @@ from conformance.reopening_graphs import (
     TestRacingDependencies,
     TestReopenedDependencies,
 )
+from conformance.replays import TestReplays, TestReplaysThatBreak
 from conformance.saving import TestSaving
 from conformance.scopes import TestScopes, TestSubmitters
 from conformance.series import TestSeries
 from conformance.settling import TestFailing, TestRepeating, TestSettling
 from conformance.sizes import TestSizes
-from conformance.spawning import TestSpawning
+from conformance.spawning import TestSpawning, TestSpawningIntoOtherQueues
 from conformance.turns import TestTurns
 from conformance.unreadable import TestUnreadable
 from conformance.upkeep import TestExpiring, TestPromoting
@@ -179,6 +185,7 @@ __all__ = [
     "TestFencing",
     "TestFinding",
     "TestFiring",
+    "TestFlowLists",
     "TestHistories",
     "TestKeyTurns",
     "TestKeyedArrivals",
@@ -194,6 +201,7 @@ __all__ = [
     "TestMovingGraphs",
     "TestMovingKeys",
     "TestOrdering",
+    "TestPages",
     "TestPausing",
     "TestPayloads",
     "TestPromoting",
@@ -211,6 +219,8 @@ __all__ = [
     "TestReopening",
     "TestRepeating",
     "TestReplaying",
+    "TestReplays",
+    "TestReplaysThatBreak",
     "TestSaving",
     "TestScopes",
     "TestSeries",
@@ -219,6 +229,7 @@ __all__ = [
     "TestSituations",
     "TestSizes",
     "TestSpawning",
+    "TestSpawningIntoOtherQueues",
     "TestSubmitters",
     "TestTokens",
     "TestTurns",

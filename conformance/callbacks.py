@@ -20,7 +20,7 @@ from fencepost.core.webhooks.delivery import (
 )
 from fencepost.store.interface.control import Replay, Replayed
 from fencepost.store.interface.queue import Moved, Settled, Spawn
-from fencepost.store.interface.transfer import Loaded
+from fencepost.store.interface.records.transfer import Loaded
 from fencepost.store.interface.upkeep import PruneRequest
 
 __all__ = ["TestCallbacks"]

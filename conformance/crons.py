@@ -16,7 +16,8 @@ from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import Body, Encoding, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Backoff, Policy, Priority
-from fencepost.store.interface.crons import (
+from fencepost.store.interface.queue import Duplicate, Enqueued
+from fencepost.store.interface.records.crons import (
     CronDefinition,
     CronFire,
     CronView,
@@ -24,7 +25,6 @@ from fencepost.store.interface.crons import (
     FireReply,
     NotDue,
 )
-from fencepost.store.interface.queue import Duplicate, Enqueued
 from fencepost.store.interface.store import Store, Topic
 from fencepost.store.plan import Operation
 

@@ -9,7 +9,6 @@ from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import Body, Encoding, Progress
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy, Priority
-from fencepost.store.interface.cluster import WorkerInfo
 from fencepost.store.interface.queue import (
     AlreadySettled,
     Duplicate,
@@ -18,6 +17,7 @@ from fencepost.store.interface.queue import (
     Saved,
     Settled,
 )
+from fencepost.store.interface.records.cluster import WorkerInfo
 from fencepost.store.interface.settings import Scope
 
 __all__ = ["TestDurability"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from conformance.harness import INSTANT, NOBODY, REACHABLE, Harness, ids
+from conformance.harness import INSTANT, NOBODY, REACHABLE, Harness, ids, job
 from fencepost.core.flows.dependencies import Dependencies, Mode
 from fencepost.core.job.job import Body, Encoding
 from fencepost.core.job.lifecycle import State
@@ -227,6 +227,18 @@ class TestEditing:
         claimed = h.claim(types=frozenset({"other"})).jobs
         h.succeed(claimed[0])
         assert h.take().type == "apart"  # in its new place
+
+    def test_an_inherited_priority_is_inherited_from_queue_to_queue(self, h: Harness) -> None:
+        """S1-37: also within one submission, and by one that is edited later."""
+        first, *others = h.submit_all(
+            job(queue="a", priority=Priority.HIGH),
+            job(queue="b", after=Dependencies((0,))),
+            job(queue="a", priority=Priority.LOW, after=Dependencies((1,))),
+            job(queue="c", after=Dependencies((2,))),
+        )
+        assert [h.get(each).priority for each in others] == [Priority.HIGH] * 3
+        h.run(h.store.control.edit([Edit(first, priority=Priority.CRITICAL)]))
+        assert [h.get(each).priority for each in others] == [Priority.CRITICAL] * 3
 
     def test_a_priority_set_by_hand_is_not_inherited_over(self, h: Harness) -> None:
         """S1-106: it was set on purpose."""

@@ -18,7 +18,7 @@ from conformance.harness import (
 )
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
-from fencepost.core.statistics import EndedJob
+from fencepost.core.stats.statistics import EndedJob
 
 __all__ = ["TestEnded"]
 

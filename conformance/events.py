@@ -15,8 +15,8 @@ from fencepost.core.job.idempotency import Key, OnDuplicate
 from fencepost.core.job.job import Body, Encoding, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.errors import DuplicateJobError
-from fencepost.store.interface.events import EventReply
 from fencepost.store.interface.queue import Duplicate, Enqueued
+from fencepost.store.interface.records.events import EventReply
 from fencepost.store.interface.store import Topic
 from fencepost.store.plan import Operation, Plan
 
@@ -144,6 +144,14 @@ class TestEvents:
         assert recorded(h) == [second.event, first.event]
         assert [each.key for each in recorded(h)] == ["k", "k"]
         assert h.get(welcome).correlation_id == first.event.id
+
+    def test_a_duplicate_of_a_job_of_the_same_event_is_told_as_one(self, h: Harness) -> None:
+        sent = send(h, CREATED, keyed("a"), job("b", queue="other"), keyed("a"))
+        first, _, last = sent.jobs
+        assert isinstance(first, Enqueued)
+        assert last == Duplicate(first.job_id, "a", "k", State.SCHEDULED, False)
+        assert [each.is_duplicate for each in sent.event.jobs] == [False, False, True]
+        assert {each.job_id for each in sent.event.jobs} == {*ids(h.find())}
 
     def test_an_event_that_is_all_duplicates_is_recorded_too(self, h: Harness) -> None:
         """S3-16: never swallowed."""

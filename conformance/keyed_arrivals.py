@@ -16,8 +16,8 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.limits.rates import Rate
 from fencepost.core.limits.type_limits import TypeLimits
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE
-from fencepost.store.interface.crons import Fired
 from fencepost.store.interface.queue import Moved, Settled, Spawn, Spawned
+from fencepost.store.interface.records.crons import Fired
 
 __all__ = ["TestKeyedArrivals"]
 

@@ -166,6 +166,14 @@ class TestKeys:
             h.enqueue(keyed(REJECT), keyed(REJECT), atomic=True)
         assert h.find() == []
 
+    def test_equal_rejecting_keys_beside_a_job_of_another_queue_store_nothing(
+        self, h: Harness
+    ) -> None:
+        """S3-12, C15: wherever the jobs of the batch are."""
+        with pytest.raises(DuplicateJobError):
+            h.enqueue(job("b", queue="other"), keyed(REJECT), keyed(REJECT), atomic=True)
+        assert h.find() == []
+
     def test_an_atomic_batch_may_hold_duplicates_that_are_returned(self, h: Harness) -> None:
         """S1-9, C15."""
         existing = h.submit(key=Key("k"))

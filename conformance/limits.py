@@ -7,8 +7,8 @@ import pytest
 from conformance.harness import TTL, Harness, ids
 from fencepost.core.bounds import RECOVER_BATCH
 from fencepost.errors import ConfigurationError
-from fencepost.store.interface.overview import QueueView
 from fencepost.store.interface.queue import Extended, Settled
+from fencepost.store.interface.records.overview import QueueView
 from fencepost.store.interface.settings import Scope
 
 __all__ = ["TestLimits"]

@@ -22,9 +22,9 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Failed, Outcome, Settlement, Succeeded, decide
 from fencepost.core.job.policy import Priority
 from fencepost.core.job.why import explain
-from fencepost.store.interface.cluster import WorkerInfo
 from fencepost.store.interface.control import Edit
-from fencepost.store.interface.overview import QueueView, TypeView
+from fencepost.store.interface.records.cluster import WorkerInfo
+from fencepost.store.interface.records.overview import QueueView, TypeView
 from fencepost.store.interface.settings import Scope
 
 __all__ = ["TestFinding", "TestLooking", "TestSituations", "TestViews"]

@@ -26,6 +26,7 @@ from conformance.harness import (
     job,
 )
 from fencepost.core.bounds import DUMP_BYTES
+from fencepost.core.flows.dependencies import Dependencies
 from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import Body, Encoding, JobRecord, Progress
 from fencepost.core.job.lifecycle import State
@@ -33,7 +34,7 @@ from fencepost.core.job.policy import Policy, Priority
 from fencepost.errors import DuplicateJobError, StateConflictError
 from fencepost.store.interface.control import Edit
 from fencepost.store.interface.queue import Duplicate, LeaseLost
-from fencepost.store.interface.transfer import Loaded, LoadReply, Present
+from fencepost.store.interface.records.transfer import Loaded, LoadReply, Present
 from fencepost.store.interface.upkeep import PruneRequest
 from fencepost.store.memory.store import MemoryStore
 
@@ -336,6 +337,22 @@ class TestMoving:
             load(h, records)
         assert caught.value.job_id == job_id
         assert h.find() == []
+
+    def test_a_job_that_waits_for_others_is_dumped_when_one_of_them_has_succeeded(
+        self, h: Harness
+    ) -> None:
+        """S1-60: and what each waits for, in whichever queues they are."""
+        first, second, last = h.submit_all(
+            job(queue="a"), job(queue="b"), job(queue="c", after=Dependencies((0, 1)))
+        )
+        h.succeed(h.take(queues={"a": 1}))
+        found = {record.job.id: record for record in dump(h)}
+        assert {each: record.job.state for each, record in found.items()} == {
+            first: State.COMPLETED,
+            second: State.SCHEDULED,
+            last: State.PENDING,
+        }
+        assert found[last].dependencies == (first, second)
 
     def test_a_running_job_is_dumped_as_such(self, h: Harness) -> None:
         h.job_in(State.RUNNING)

@@ -15,7 +15,7 @@ from fencepost.core.job.policy import Policy
 from fencepost.errors import UnknownDependencyError
 from fencepost.store.interface.control import RetryRequest
 from fencepost.store.interface.queue import Spawn, Spawned
-from fencepost.store.interface.transfer import Loaded
+from fencepost.store.interface.records.transfer import Loaded
 from fencepost.store.interface.upkeep import PruneRequest
 
 __all__ = ["TestMovingGraphs"]

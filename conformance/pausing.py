@@ -8,8 +8,8 @@ from conformance.harness import TTL, Harness, ids, job
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Priority
 from fencepost.errors import ConfigurationError
-from fencepost.store.interface.overview import QueueView, TypeView
 from fencepost.store.interface.queue import Settled
+from fencepost.store.interface.records.overview import QueueView, TypeView
 from fencepost.store.interface.settings import Scope
 
 __all__ = ["TestPausing"]

@@ -14,8 +14,8 @@ from fencepost.core.job.why import Situation, explain
 from fencepost.core.limits.rates import Rate
 from fencepost.core.limits.type_limits import NO_USAGE, TypeLimits
 from fencepost.errors import InvalidRateError
-from fencepost.store.interface.overview import TypeView
 from fencepost.store.interface.queue import ClaimRequest
+from fencepost.store.interface.records.overview import TypeView
 from fencepost.store.interface.settings import Scope
 
 __all__ = ["TestRates", "TestRatesOfMany", "TestRatesRacing"]

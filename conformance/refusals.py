@@ -27,7 +27,7 @@ def total(h: Harness) -> int:
 
 class TestRefusals:
     def test_a_refusal_is_kept_with_the_present_fence(self, h: Harness) -> None:
-        """Issue 18: when, what, and both fences, the newest first."""
+        """When, what, and both fences, the newest first."""
         job_id = h.submit()
         assert (refusals(h, job_id), total(h)) == ([], 0)
         first = h.take()

@@ -7,8 +7,8 @@ from datetime import timedelta
 from conformance.harness import TERMINAL, Harness
 from conformance.lanes import let_unused_lanes_go
 from fencepost.core.job.lifecycle import State
-from fencepost.core.series import LaneTotals
-from fencepost.store.interface.series import SeriesRow
+from fencepost.core.stats.series import LaneTotals
+from fencepost.store.interface.records.series import SeriesRow
 from fencepost.store.interface.upkeep import PruneRequest
 
 __all__ = ["TestSeries"]
@@ -51,7 +51,7 @@ class TestSeries:
         assert all(each.pruned == {} for each in found.values())
 
     def test_pruning_moves_counts_and_changes_no_total(self, h: Harness) -> None:
-        """Issue 18: a count is the difference of two totals, whatever was deleted in between."""
+        """A count is the difference of two totals, whatever was deleted in between."""
         for state in TERMINAL:
             h.job_in(state)
         h.job_in(State.COMPLETED)

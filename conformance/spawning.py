@@ -19,7 +19,7 @@ from fencepost.store.interface.queue import Duplicate, Enqueued, LeaseLost, Move
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
 
-__all__ = ["TestSpawning"]
+__all__ = ["TestSpawning", "TestSpawningIntoOtherQueues"]
 
 
 def spawn(h: Harness, claimed: ClaimedJob, *jobs: NewJob) -> Any:
@@ -302,3 +302,80 @@ class TestSpawning:
             assert missing(h, last) == 4
             h.succeed_all(h.claim(4, types=frozenset({"child"})).jobs)
             h.succeed(claim_of(h, "last"))
+
+
+class TestSpawningIntoOtherQueues:
+    """What is spawned may go to any queue, wherever the store keeps that (S1-63, C29)."""
+
+    def test_what_is_spawned_into_other_queues_is_gathered(self, h: Harness) -> None:
+        first = h.submit("parent", queue="a")
+        last = h.submit("last", queue="b", after=gathering(first))
+        beside = h.submit("beside", queue="a", after=gathering(first))
+        parent = claim_of(h, "parent")
+        children = [child(1, f"of {queue}", queue=queue) for queue in ("a", "b", "c")]
+        replies = spawn(h, parent, *children).replies
+        assert [each.state for each in replies] == [State.SCHEDULED] * 3
+        assert [h.get(each.job_id).queue for each in replies] == ["a", "b", "c"]
+        h.succeed(parent)
+        for queue in ("a", "b", "c"):
+            assert h.state(last) is h.state(beside) is State.PENDING
+            h.succeed(claim_of(h, f"of {queue}"))
+        assert h.state(last) is h.state(beside) is State.SCHEDULED
+
+    def test_they_wait_for_each_other_over_queues(self, h: Harness) -> None:
+        other = h.submit("other", queue="d")
+        h.submit("parent", queue="a", flow="f1")
+        parent = claim_of(h, "parent")
+        replies = spawn(
+            h,
+            parent,
+            child(1, "one", queue="b"),
+            child(2, "two", queue="c", after=after(0)),
+            child(3, "three", queue="a", after=after(1, other)),
+        ).replies
+        one, two, three = (each.job_id for each in replies)
+        assert [h.state(each) for each in (one, two, three)] == [
+            State.SCHEDULED,
+            State.PENDING,
+            State.PENDING,
+        ]
+        assert {h.get(each).flow for each in (one, two, three)} == {"f1"}
+        h.succeed(claim_of(h, "one"))
+        h.succeed(claim_of(h, "two"))
+        assert h.state(three) is State.PENDING
+        h.succeed(claim_of(h, "other"))
+        assert h.state(three) is State.SCHEDULED
+
+    def test_a_stale_lease_spawns_nothing_into_other_queues(self, h: Harness) -> None:
+        h.submit("parent", queue="a")
+        stale = h.take()
+        h.advance(TTL)
+        before = h.snapshot()
+        lost = spawn(h, stale, child(1, "one", queue="b"), child(2, "two", queue="a"))
+        assert lost == LeaseLost(stale.id, State.RUNNING)
+        assert h.snapshot() == before
+
+    def test_a_refused_child_of_another_queue_leaves_nothing_behind(self, h: Harness) -> None:
+        first = h.submit("parent", queue="a")
+        last = h.submit("last", queue="b", after=gathering(first))
+        parent = claim_of(h, "parent")
+        before = h.snapshot()
+        with pytest.raises(UnknownDependencyError):
+            spawn(h, parent, child(1, "one", queue="b"), child(2, "two", after=after(NOBODY)))
+        assert h.snapshot() == before
+        assert missing(h, last) == 1
+
+    def test_a_later_attempt_finds_them_in_other_queues(self, h: Harness) -> None:
+        first = h.submit("parent", queue="a")
+        last = h.submit("last", queue="a", after=gathering(first))
+        parent = claim_of(h, "parent")
+        far = child(1, "one", queue="b")
+        spawned = spawn(h, parent, far).replies[0].job_id
+        again, new = spawn(h, parent, far, child(2, "two", queue="c", after=after(0))).replies
+        assert again == Duplicate(spawned, "one", "spawn:1", State.SCHEDULED, False)
+        assert isinstance(new, Enqueued)
+        assert missing(h, last) == 3
+        h.succeed(parent)
+        h.succeed(claim_of(h, "one"))
+        h.succeed(claim_of(h, "two"))
+        assert h.state(last) is State.SCHEDULED

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from conformance.harness import TTL, Harness
-from fencepost.core.bounds import WORKER_SILENCE
-from fencepost.store.interface.cluster import Term, WorkerInfo
+from fencepost.core.bounds import WORKER_GONE, WORKER_SILENCE, WORKERS_GONE_MAX
 from fencepost.store.interface.queue import Settled
+from fencepost.store.interface.records.cluster import CHORES_TERM, Term, WorkerInfo
 
 __all__ = ["TestLeading", "TestWorkers"]
 
@@ -66,6 +66,52 @@ class TestWorkers:
         assert h.run(h.store.cluster.workers()) == []
         h.advance(TTL - 1.0)
         assert isinstance(h.succeed(claimed), Settled)
+
+    def test_one_that_stopped_or_fell_silent_is_gone_for_an_hour(self, h: Harness) -> None:
+        silent, stopped = worker(h, "silent", version="7", lag=0.25), worker(h, "stopped")
+        seen = h.now
+        h.run(h.store.cluster.announce(silent))
+        h.run(h.store.cluster.announce(stopped))
+        assert h.run(h.store.cluster.gone()) == []
+        left = h.advance(1.0)
+        h.run(h.store.cluster.retire("stopped"))
+        gone = msgspec.structs.replace(stopped, seen_at=left, has_stopped=True)
+        assert h.run(h.store.cluster.gone()) == [gone]
+        h.advance(WORKER_SILENCE)
+        lost = msgspec.structs.replace(silent, seen_at=seen)
+        assert h.run(h.store.cluster.gone()) == [gone, lost]
+        h.run(h.store.cluster.announce(stopped))
+        assert h.run(h.store.cluster.gone()) == [lost]
+        [back] = h.run(h.store.cluster.workers())
+        assert back == msgspec.structs.replace(stopped, seen_at=h.now)
+        h.advance(WORKER_GONE - WORKER_SILENCE)
+        assert [each.id for each in h.run(h.store.cluster.gone())] == ["stopped"]
+        h.run(h.store.cluster.announce(worker(h, "other")))
+        h.advance(WORKER_SILENCE)
+        assert [each.id for each in h.run(h.store.cluster.gone())] == ["other"]
+
+    def test_of_many_that_are_gone_the_last_are_listed(self, h: Harness) -> None:
+        for number in range(WORKERS_GONE_MAX + 5):
+            h.run(h.store.cluster.announce(worker(h, f"w{number:03}")))
+            h.advance(0.001)
+            h.run(h.store.cluster.retire(f"w{number:03}"))
+        found = [each.id for each in h.run(h.store.cluster.gone())]
+        assert found == [f"w{number:03}" for number in range(WORKERS_GONE_MAX + 4, 4, -1)]
+
+    def test_the_holder_of_the_term_of_chores_is_the_leader_until_it_ends(self, h: Harness) -> None:
+        for name in ("w1", "w2"):
+            h.run(h.store.cluster.announce(worker(h, name)))
+        h.run(h.store.cluster.lead("another", "w1", 60.0))
+        h.run(h.store.cluster.lead(CHORES_TERM, "w2", 5.0))
+
+        def leaders() -> list[str]:
+            return [each.id for each in h.run(h.store.cluster.workers()) if each.is_leader]
+
+        assert leaders() == ["w2"]
+        h.advance(5.0)
+        assert leaders() == []
+        h.run(h.store.cluster.lead(CHORES_TERM, "w1", 5.0))
+        assert leaders() == ["w1"]
 
 
 class TestLeading:

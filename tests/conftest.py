@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from fencepost.testing.clock import FakeClock
 
 pytest_plugins = ["tests.servers.fixtures", "tests.servers.redis", "tests.thoroughness"]
 
@@ -25,3 +29,15 @@ settings.register_profile("thorough", settings.get_profile("default"), max_examp
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default")
 )
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """A clock that stands still until the test moves it."""
+    return FakeClock()
+
+
+@pytest.fixture(params=["sqlite", "memory"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A fresh store of each kind that needs no server."""
+    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"

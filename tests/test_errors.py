@@ -67,6 +67,7 @@ CODES = {
     "TooManyRequestsError": "rate_limited",
     "DuplicateJobError": "duplicate_key",
     "JobNotFoundError": "job_not_found",
+    "ReplayNotFoundError": "replay_not_found",
     "StateConflictError": "state_conflict",
     "IllegalTransition": "illegal_transition",
     "StaleLeaseError": "stale_lease",

@@ -4,7 +4,8 @@
 nemesis in a process of its own, and returns a Report. ``python -m lab.chaos --help`` is the same
 from a terminal. How the parts stand to each other:
 
-    run ── nemesis ─┬─ stage: a SQLite file, or PostgreSQL, a standby and a bad network
+    run ── nemesis ─┬─ stage: a SQLite file, or PostgreSQL, a standby and a bad network, or Redis:
+                    │  one server, or with a layout several that take over from each other
                     ├─ crew: callers, workers, zombies, each a process that writes a ledger
                     ├─ with fleet="node", workers in JavaScript, and between them and the store
                     │  the HTTP API, a process that is hurt too, behind a bad network

@@ -10,6 +10,7 @@ import msgspec
 from lab.chaos.faults import FLEETS, STORES, kinds_for
 from lab.chaos.report import render
 from lab.chaos.running import ChaosFailedError, run
+from lab.chaos.settings import DURABILITIES, LAYOUTS
 
 
 def _arguments() -> argparse.Namespace:
@@ -22,6 +23,10 @@ def _arguments() -> argparse.Namespace:
         f"and for node: {', '.join(sorted(by_http))}. Ends with 1 if a promise was broken.",
     )
     parser.add_argument("--store", choices=STORES, default="sqlite")
+    parser.add_argument(
+        "--layout", choices=LAYOUTS, default=LAYOUTS[0], help="how many Redis servers, and how"
+    )
+    parser.add_argument("--durability", choices=DURABILITIES, help="with such a layout")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long faults are injected")
     parser.add_argument("--kinds", help="names of faults, separated by commas; default: all")
     parser.add_argument("--seed", type=int, default=0, help="which faults, when and to whom")
@@ -42,6 +47,8 @@ def main() -> int:
     try:
         found = run(
             store=given.store,
+            layout=given.layout,
+            durability=given.durability,
             seconds=given.seconds,
             kinds=given.kinds.split(",") if given.kinds else None,
             seed=given.seed,

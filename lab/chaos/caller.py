@@ -27,6 +27,7 @@ from lab.chaos.tasks import (
     PLAIN_WEIGHTS,
     QUICK,
     RECEIVER,
+    SPREAD_WEIGHTS,
     TYPES,
     WEIGHTS,
     declare,
@@ -76,6 +77,8 @@ class Caller:
         self._name = name
         self._is_plain = settings.mutant is not None
         self._weights = PLAIN_WEIGHTS if self._is_plain else WEIGHTS
+        if name == WOVEN and settings.is_spread:
+            self._weights = SPREAD_WEIGHTS
         self._rng = Random(f"{settings.seed} {name} {self._number}")
         self._interval = 1 / (settings.rate * SHARES[name])
         """Seconds that one job has."""

@@ -13,7 +13,7 @@ from itertools import pairwise
 from fencepost.core.job.lifecycle import TERMINAL, TRANSITIONS, Event, State
 from lab.chaos.dump import Record, Run
 from lab.chaos.entries import Started, Taken
-from lab.chaos.evidence import Evidence
+from lab.chaos.evidence import FORGOTTEN, Evidence
 from lab.chaos.made import MADE, crowded, half_sent, ticked_twice, too_often, untold
 from lab.chaos.tasks import EVENT_TYPES, TICK
 from lab.chaos.violation import Violation
@@ -29,9 +29,6 @@ PATIENCE = 60.0
 """Seconds, beside a TTL, after which a job that has not ended never will."""
 REWIND = 5.0
 """Seconds that a claim may be old when its handler starts."""
-FORGOTTEN = 1.0
-"""Seconds for which a server that does not wait for its disk may not have written a claim; by
-default it is 0.6."""
 ZOMBIE = '"zombie"'
 ORDERED = "ordered"
 
@@ -50,8 +47,9 @@ def check(evidence: Evidence, rules: Iterable[Rule] | None = None) -> list[Viola
 def lost(evidence: Evidence) -> Iterator[Violation]:
     """Every acknowledged job is there, under its key and type."""
     jobs = {record.id: record for record in evidence.records}
+    excused = taken_back(evidence)
     for key, ids in evidence.acknowledged.items():
-        for job_id in ids:
+        for job_id in ids - excused:
             record = jobs.get(job_id)
             if record is None:
                 yield Violation("lost", job_id, f"acknowledged for {key}, and not in the store")
@@ -59,6 +57,16 @@ def lost(evidence: Evidence) -> Iterator[Violation]:
                 record.key != key and record.type not in EVENT_TYPES
             ):
                 yield Violation("lost", job_id, f"acknowledged for {key}, stored as {record.key}")
+
+
+def taken_back(evidence: Evidence) -> set[str]:
+    """Return the jobs that are lost, as the durability that was asked for allows in a failover."""
+    stored, windows = {record.id for record in evidence.records}, evidence.lost()
+    return {
+        job_id
+        for job_id, span in evidence.answered.items()
+        if job_id not in stored and windows.touch(*span)
+    }
 
 
 def one_job_a_key(evidence: Evidence) -> Iterator[Violation]:
@@ -174,7 +182,10 @@ def _claimed_before(held: list[Started | Taken]) -> Iterator[tuple[float, int]]:
 
 def settled_once(evidence: Evidence) -> Iterator[Violation]:
     """At most one success, the last; and its result is that of the lease that gave it."""
+    revived = evidence.revived()
     for record in evidence.records:
+        if record.id in revived:
+            continue
         successes = [run for run in record.runs if run.outcome == "succeeded"]
         is_completed = record.state == State.COMPLETED
         if len(successes) != is_completed or (successes and successes[0] is not record.runs[-1]):
@@ -187,17 +198,23 @@ def settled_once(evidence: Evidence) -> Iterator[Violation]:
 def stale_accepted(evidence: Evidence) -> Iterator[Violation]:
     """No write under a lease that had ended was accepted, or left a mark."""
     for tried in evidence.tried:
-        for each in tried.accepted:
+        for each in () if evidence.taken_back(tried) else tried.accepted:
             yield Violation("stale_accepted", "zombie", each)
+    revived = evidence.revived()
     for record in evidence.records:
-        if ZOMBIE in (record.result, record.checkpoint):
+        if ZOMBIE in (record.result, record.checkpoint) and record.id not in revived:
             yield Violation("stale_accepted", record.id, "it carries the mark of a stale write")
 
 
 def checkpoint_lost(evidence: Evidence) -> Iterator[Violation]:
     """An attempt begins with the last checkpoint whose save was acknowledged."""
+    excused = evidence.lost()
     for (job, version), starts in evidence.started.items():
-        steps = [each.step for each in evidence.kept.get(job, ()) if each.version < version]
+        steps = [
+            each.step
+            for each in evidence.kept.get(job, ())
+            if each.version < version and not excused.touch(each.at, each.at)
+        ]
         seen = starts[-1].checkpoint or 0
         if steps and seen < max(steps):
             detail = f"lease {version} saw {seen}, though {max(steps)} was kept"

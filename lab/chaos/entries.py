@@ -128,6 +128,11 @@ class Tried(Line, frozen=True, tag=True):
     """Answered by ``AlreadySettled``: a settlement was sent again, and nothing changed."""
     accepted: list[str]
     """What was accepted, one sentence each; must be empty."""
+    jobs: list[str] = []
+    """The jobs of which something was accepted."""
+    since: float = 0.0
+    """When the tokens were seen to be stale; a failover since may have taken back by what they
+    became so. 0 if their time was over, which no failover takes back."""
 
 
 # The nemesis.

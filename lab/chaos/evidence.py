@@ -33,8 +33,12 @@ from lab.chaos.windows import Windows
 Lease = tuple[str, int]
 """A job and the version of a lease on it."""
 
-FORGETTING = frozenset({"kill_server", "failover", "disk_full"})
-"""Faults by which a PostgreSQL server can forget a claim, which does not wait for its disk."""
+FORGETTING = frozenset(
+    {"kill_server", "failover", "disk_full", "kill_master", "kill_ahead", "demote_master"}
+)
+"""Faults by which servers can forget a claim, which waits neither for a disk nor for a replica."""
+FORGOTTEN = 1.0
+"""Seconds before a fault of which they can forget it; by default PostgreSQL writes every 0.6 s."""
 
 
 @dataclass
@@ -48,6 +52,8 @@ class Evidence:
     asked: set[str] = field(default_factory=set)
     acknowledged: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """The jobs that were named in answer to each key."""
+    answered: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """When the submission of each job that was acknowledged was asked for, and when answered."""
     unknown: int = 0
     unavailable: int = 0
     started: dict[Lease, list[Started]] = field(default_factory=lambda: defaultdict(list))
@@ -66,7 +72,9 @@ class Evidence:
     slow: list[tuple[float, float]] = field(default_factory=list)
     """When the store kept a caller waiting for longer than a heartbeat can wait."""
     is_server: bool = False
-    """Whether the store is a server that can die by itself."""
+    """Whether the store is a server that can die by itself, and forget claims then."""
+    may_lose: bool = False
+    """Whether it may forget then what it has acknowledged, too."""
     served: list[Served] = field(default_factory=list)
     """When the HTTP API began to listen, each time."""
     calm_at: float | None = None
@@ -88,6 +96,7 @@ class Evidence:
             case Acknowledged(keys=keys, jobs=jobs):
                 for key, job in zip(keys, jobs, strict=True):
                     self.acknowledged[key].add(job)
+                    self.answered[job] = (entry.at - entry.seconds, entry.at)
                 self._note_wait(entry.at, entry.seconds)
             case Doubted(is_unknown=is_unknown):
                 self.unknown += is_unknown
@@ -150,6 +159,19 @@ class Evidence:
             return Windows([])
         return Windows((each.at, each.until) for each in self.struck if each.kind in FORGETTING)
 
+    def lost(self) -> Windows:
+        """Return when the store may have acknowledged what it has forgotten since."""
+        spans = self.forgetful().spans if self.may_lose else []
+        return Windows((began - FORGOTTEN, until) for began, until in spans)
+
+    def taken_back(self, tried: Tried) -> bool:
+        """Tell whether a failover may have made tokens valid again that had been seen stale."""
+        return tried.since > 0 and self.forgetful().touch(tried.since, tried.at)
+
+    def revived(self) -> set[str]:
+        """Return the jobs that were written under such tokens."""
+        return {job for each in self.tried if self.taken_back(each) for job in each.jobs}
+
 
 def gather(place: Path, settings: Settings, closing: Closing) -> Evidence:
     """Read every ledger and the dump."""
@@ -157,7 +179,8 @@ def gather(place: Path, settings: Settings, closing: Closing) -> Evidence:
         settings.ttl,
         counts=closing.counts,
         integrity=closing.integrity,
-        is_server=settings.store == "postgres",
+        is_server=settings.store == "postgres" or settings.is_group,
+        may_lose=settings.is_group and settings.durability != "replica",
     )
     evidence.records = list(dump.read(place))
     for path in ledger.paths(place):

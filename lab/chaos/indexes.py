@@ -14,7 +14,6 @@ from fencepost.store.redis.documents.held import HeldJobs
 from fencepost.store.redis.documents.numbers import number_of
 from fencepost.store.redis.documents.places import BLOCK, Places, places
 from fencepost.store.redis.jobs.catalog import Catalog, Env
-from fencepost.store.redis.store import PREFIX
 
 EXACT = (b"leases", b"due", b"ended", b"dead", b"tag", b"flow", b"correlation", b"held")
 """The indexes that have exactly the jobs that belong there."""
@@ -23,9 +22,9 @@ NUMBER_SIZE = 8
 SHOWN = 3
 
 
-def complaint(admin: redis.Redis) -> str:
-    """Return what is wrong; an empty text if nothing is."""
-    env = Env(SystemClock(), PREFIX.encode(), Catalog(), Chores(SystemClock()), HeldJobs())
+def complaint(admin: redis.Redis, prefix: str) -> str:
+    """Return what is wrong with the jobs under a prefix; an empty text if nothing is."""
+    env = Env(SystemClock(), prefix.encode(), Catalog(), Chores(SystemClock()), HeldJobs())
     client: Any = admin  # its answers have no types
     jobs = _jobs(env, client)
     wrong = [
@@ -58,7 +57,7 @@ def _indexes(env: Env, client: Any, jobs: dict[bytes, Places]) -> list[str]:
             wanted[key].add(number)
     found = {
         key: set(client.zrange(key, 0, -1))
-        for key in client.scan_iter(match=f"{PREFIX}*", count=1_000, _type="zset")
+        for key in client.scan_iter(match=env.prefix + b"*", count=1_000, _type="zset")
         if key.removeprefix(env.prefix).split(b"\n")[0] in EXACT
     }
     return [

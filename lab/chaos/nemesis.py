@@ -94,6 +94,10 @@ class Nemesis:
 def make_stage(settings: Settings) -> Stage:
     if settings.store == "sqlite":
         return SqliteStage(settings)
+    if settings.is_group:
+        from lab.chaos.redis_groups import ClusterStage, SentinelStage
+
+        return (SentinelStage if settings.layout == "sentinel" else ClusterStage)(settings)
     if settings.store == "redis":
         from lab.chaos.redis_server import RedisStage
 

@@ -14,6 +14,7 @@ from redis.retry import Retry
 from tests.servers.child import ServerFailedError
 from tests.servers.redis import RedisServer
 
+from fencepost.store.redis.engine.address import PREFIX
 from lab.chaos.indexes import complaint
 from lab.chaos.proxy import Proxy
 from lab.chaos.settings import Settings
@@ -31,7 +32,7 @@ STARTS_MAX = 3
 
 
 class RedisStage(Stage):
-    """One server. A second, to take over, would have a proxy too, as PostgreSQL's has."""
+    """One server; ``redis_groups.py`` has those that take over from each other."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -93,7 +94,7 @@ class RedisStage(Stage):
     def integrity(self) -> str:
         """Look for a commit that was written by half: an index that misses a job, or has it yet."""
         with self.admin(30.0) as admin:
-            return complaint(admin) or "ok"
+            return complaint(admin, PREFIX) or "ok"
 
     def close(self) -> None:
         self.go_on()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from lab.chaos.checker import check
+from lab.chaos.checker import check, taken_back
 from lab.chaos.dump import Closing
 from lab.chaos.evidence import Evidence
 from lab.chaos.recovery import percentile, recoveries
@@ -33,6 +33,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int
     acknowledged: int
     lost: int
+    taken_back: int
+    """Lost in a failover, as the durability that was asked for allows."""
     unfinished: int
     attempts: int
     duplicates: int
@@ -90,6 +92,7 @@ def report(
         jobs=len(evidence.records),
         acknowledged=len(evidence.acknowledged),
         lost=by_rule.get("lost", 0),
+        taken_back=len(taken_back(evidence)),
         unfinished=by_rule.get("unfinished", 0),
         attempts=attempts,
         duplicates=attempts - first,
@@ -97,7 +100,9 @@ def report(
         stale_tried=sum(each.count for each in evidence.tried),
         stale_refused=sum(each.refused for each in evidence.tried),
         stale_repeated=sum(each.repeated for each in evidence.tried),
-        stale_accepted=sum(len(each.accepted) for each in evidence.tried),
+        stale_accepted=sum(
+            len(each.accepted) for each in evidence.tried if not evidence.taken_back(each)
+        ),
         unknown_outcomes=evidence.unknown,
         unavailable=evidence.unavailable,
         recoveries=len(times),
@@ -123,7 +128,8 @@ def render(found: Report) -> str:
         f"hurt       {found.kills} kills, {found.stops} stops; {found.versions} versions at once",
         f"jobs       {found.acknowledged} acknowledged of {found.jobs}; "
         f"{found.unknown_outcomes} unknown outcomes, {found.unavailable} refusals",
-        f"lost       {found.lost}; unfinished {found.unfinished}",
+        f"lost       {found.lost}, {found.taken_back} more as the durability allows; "
+        f"unfinished {found.unfinished}",
         f"attempts   {found.attempts}, {found.duplicates} beyond the first, "
         f"{found.unexplained} unexplained",
         f"stale      {found.stale_tried} writes tried, {found.stale_refused} refused, "

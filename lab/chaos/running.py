@@ -20,7 +20,7 @@ from lab.chaos.faults import FLEETS, STORES, kinds_for
 from lab.chaos.nemesis import CLOSING
 from lab.chaos.report import Report, report
 from lab.chaos.roster import end_survivors
-from lab.chaos.settings import ROOT, Settings
+from lab.chaos.settings import DURABILITIES, LAYOUTS, ROOT, Settings
 
 END_TIMEOUT = 40.0
 
@@ -32,6 +32,8 @@ class ChaosFailedError(RuntimeError):
 def run(
     *,
     store: str = "sqlite",
+    layout: str = LAYOUTS[0],
+    durability: str | None = None,
     seconds: float = 60.0,
     kinds: Sequence[str] | None = None,
     seed: int = 0,
@@ -48,7 +50,15 @@ def run(
     Every kind has its turn once, also if that takes longer. The ledgers are kept if something is
     wrong, or with *keep*. Nothing that was started outlives this call, however it ends.
     """
-    known = kinds_for(store, fleet)
+    if layout != LAYOUTS[0]:
+        if store != "redis" or layout not in LAYOUTS:
+            raise ValueError(f"only redis has other layouts than one: {', '.join(LAYOUTS)}")
+        durability = durability or DURABILITIES[0]
+        if layout == "partitions" and durability != "replica":
+            raise ValueError("what partitions tell each other outlasts a failover by replica only")
+    elif durability is not None:
+        raise ValueError("durability= is for Redis servers that take over from each other")
+    known = kinds_for(store, fleet, layout)
     chosen = tuple(kinds) if kinds else known
     unknown = [kind for kind in chosen if kind not in known]
     if unknown or not chosen:
@@ -62,6 +72,8 @@ def run(
     place.chmod(0o711)  # a server that does not run as root has to pass
     settings = Settings(
         store=store,
+        layout=layout,
+        durability=durability,
         folder=str(place),
         kinds=chosen,
         seconds=seconds,

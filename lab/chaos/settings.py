@@ -9,6 +9,10 @@ import msgspec
 ROOT = Path(__file__).parent.parent.parent
 
 TTL = 1.5
+LAYOUTS = ("one", "sentinel", "cluster", "partitions")
+"""One server; a master and a replica, watched by a Sentinel; a cluster of three and three, with the
+keys of the app in one slot, or its queues spread over the masters."""
+DURABILITIES = ("replica", "process")
 ATTEMPTS_MAX = 40
 """Attempts of a job: so many that none but a permanent failure ends for want of them."""
 
@@ -18,6 +22,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     store: str
     """``sqlite``, ``postgres`` or ``redis``."""
+    layout: str = "one"
+    """How many Redis servers there are, and how they stand in for each other; see LAYOUTS."""
+    durability: str | None = None
+    """What is asked of Redis servers that stand in for each other."""
     folder: str
     """Where the ledgers are, and all that the run leaves behind if it fails."""
     kinds: tuple[str, ...]
@@ -37,6 +45,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds between two faults, about."""
     source: str | None = None
     """Which PostgreSQL: ``machine``, ``wheel``, or the first that there is."""
+
+    @property
+    def is_group(self) -> bool:
+        """Whether servers take over from each other."""
+        return self.layout != LAYOUTS[0]
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether the queues are in several partitions."""
+        return self.layout == "partitions"
 
     @property
     def place(self) -> Path:

@@ -19,8 +19,11 @@ from lab.chaos.settings import ATTEMPTS_MAX, Settings
 
 QUEUE = "default"
 ORDERED_QUEUE = "ordered"
-BAIT_QUEUE = "bait"
-"""Served by zombies alone, until a worker finishes what is left in it."""
+BAIT_QUEUE = "bait55"
+"""Served by zombies alone, until a worker finishes what is left in it. Jobs of one type that have
+keys are in one partition: by this name it is that of QUEUE."""
+LEFT_QUEUE, RIGHT_QUEUE = "left", "right"
+"""Where some of the tasks are, if queues are spread: each on another master of a new cluster."""
 
 QUICK = "quick"
 ORDERED = "ordered"
@@ -29,6 +32,8 @@ RATED = "rated"
 RATED_QUEUE = "rated"
 TYPES = (QUICK, "threaded", "beating", "lasting", "failing", "keeping", KEYED, RATED)
 WEIGHTS = (75, 6, 3, 1, 4, 2, 6, 3)
+SPREAD_WEIGHTS = (40, 30, 3, 1, 16, 6, 4, 0)
+"""Of jobs that wait for each other in different partitions."""
 PLAIN_WEIGHTS = (84, 6, 3, 1, 4, 2, 0, 0)
 """Where a defect was planted, which is to be found soon: nothing that makes the run slower."""
 
@@ -65,6 +70,7 @@ def make_app(url: str, settings: Settings) -> App:
 def declare(app: App, settings: Settings, ledger: Ledger) -> dict[str, TaskHandle[[int], int]]:
     """Add the tasks, by type. Each returns the version of the lease under which it ran."""
     sleep = ledger.clock.sleep_async
+    left, right = (LEFT_QUEUE, RIGHT_QUEUE) if settings.is_spread else (QUEUE, QUEUE)
 
     @contextmanager
     def noting(ctx: Context, checkpoint: int | None = None) -> Iterator[None]:
@@ -100,7 +106,7 @@ def declare(app: App, settings: Settings, ledger: Ledger) -> dict[str, TaskHandl
             effect(ctx)
         return ctx.lease.version
 
-    @app.task
+    @app.task(queue=left)
     def threaded(ctx: Context, number: int) -> int:  # noqa: ARG001 - as all are called
         with noting(ctx):
             ledger.clock.sleep(0.01)
@@ -113,7 +119,7 @@ def declare(app: App, settings: Settings, ledger: Ledger) -> dict[str, TaskHandl
             effect(ctx)
         return ctx.lease.version
 
-    @app.task
+    @app.task(queue=left)
     async def beating(ctx: Context, number: int) -> int:  # noqa: ARG001 - as all are called
         """Live longer than the interval between two heartbeats."""
         with noting(ctx):
@@ -129,7 +135,7 @@ def declare(app: App, settings: Settings, ledger: Ledger) -> dict[str, TaskHandl
             effect(ctx)
         return ctx.lease.version
 
-    @app.task
+    @app.task(queue=right)
     async def failing(ctx: Context, number: int) -> int:
         """Fail for good, or twice and then no more."""
         with noting(ctx):
@@ -140,7 +146,7 @@ def declare(app: App, settings: Settings, ledger: Ledger) -> dict[str, TaskHandl
             effect(ctx)
         return ctx.lease.version
 
-    @app.task
+    @app.task(queue=right)
     async def keeping(ctx: Context, number: int) -> int:  # noqa: ARG001 - as all are called
         """Keep a checkpoint after every step, and begin after the last that was kept."""
         done = ctx.last_checkpoint
@@ -165,13 +171,13 @@ def declare(app: App, settings: Settings, ledger: Ledger) -> dict[str, TaskHandl
             effect(ctx)
         return ctx.lease.version
 
-    @app.event(EVENT).on
+    @app.event(EVENT).on(queue=left)
     async def billing(ctx: Context, number: int) -> int:  # noqa: ARG001 - as all are called
         with noting(ctx):
             effect(ctx)
         return ctx.lease.version
 
-    @app.event(EVENT).on
+    @app.event(EVENT).on(queue=right)
     async def shipping(ctx: Context, number: int) -> int:  # noqa: ARG001 - as all are called
         with noting(ctx):
             effect(ctx)

@@ -10,7 +10,15 @@ from lab.chaos.entries import Up
 from lab.chaos.ledger import Ledger
 from lab.chaos.process import begin, watch_for_stalls
 from lab.chaos.settings import Settings
-from lab.chaos.tasks import QUEUE, RATED, RATED_QUEUE, declare, make_app
+from lab.chaos.tasks import (
+    LEFT_QUEUE,
+    QUEUE,
+    RATED,
+    RATED_QUEUE,
+    RIGHT_QUEUE,
+    declare,
+    make_app,
+)
 
 GRACE = 1.0
 
@@ -22,6 +30,8 @@ def work(settings: Settings, url: str, name: str, queue: str = QUEUE, concurrenc
     with make_app(url, settings) as app:
         declare(app, settings, ledger)
         queues = queue.split(",")
+        if settings.is_spread and QUEUE in queues:
+            queues += [LEFT_QUEUE, RIGHT_QUEUE]
         if RATED_QUEUE not in queues:
             # A worker that knows a task without its rate would take the rate away, and one that
             # knows a rate claims nothing ahead: neither is for those that do the rest.

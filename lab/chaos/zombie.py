@@ -17,6 +17,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from random import Random
 
+from msgspec.structs import replace
+
 from fencepost.core.job.job import Job
 from fencepost.core.job.lifecycle import State
 from fencepost.errors import StoreError
@@ -107,11 +109,12 @@ class Zombie:
             for line in self._workers.news()
             if isinstance(line, Started)
         ]
+        since = self._ledger.now()
         stale = self._surely_stale()
         passed_by = [token for token, job in stale if is_passed_by(token, job)]
-        self._try(passed_by, self._dice, has_settled=False)
+        self._try(passed_by, self._dice, has_settled=False, since=since)
         others = [token for token, _ in stale if token not in passed_by]
-        self._try(others, self._dice, has_settled=True)
+        self._try(others, self._dice, has_settled=True, since=since)
 
     def _rest(self) -> None:
         """Wait a little, but not past the end of the next lease.
@@ -176,7 +179,9 @@ class Zombie:
             if job is None or job.state.is_terminal or job.lease_version > token.version
         ]
 
-    def _try(self, tokens: Sequence[Token], rng: Random, *, has_settled: bool) -> None:
+    def _try(
+        self, tokens: Sequence[Token], rng: Random, *, has_settled: bool, since: float = 0.0
+    ) -> None:
         """Write what must not be written, and note the answers."""
         if not tokens:
             return
@@ -184,7 +189,8 @@ class Zombie:
         rng.shuffle(writes)  # the first has the best chances
         answers = [reply for write in writes for reply in write(tokens)]
         replies = zip((*tokens, *tokens, *tokens), answers, strict=True)
-        self._ledger.note(tally(self._ledger.now(), replies, has_settled=has_settled))
+        counted = tally(self._ledger.now(), replies, has_settled=has_settled)
+        self._ledger.note(replace(counted, since=since))
 
 
 def is_passed_by(token: Token, job: Job | None) -> bool:
@@ -196,6 +202,7 @@ def tally(now: float, replies: Iterable[tuple[Token, object]], *, has_settled: b
     """Count the answers. A token that cannot have settled its job has nothing to repeat."""
     count = refused = repeated = 0
     accepted: list[str] = []
+    jobs: list[str] = []
     for token, reply in replies:
         count += 1
         match reply:
@@ -205,9 +212,11 @@ def tally(now: float, replies: Iterable[tuple[Token, object]], *, has_settled: b
                 repeated += 1
             case Settled() | Extended() | Saved() | AlreadySettled():
                 accepted.append(f"{type(reply).__name__} for {token}")
+                jobs.append(token.job)
             case _:
                 accepted.append(f"{reply!r} for {token}")
-    return Tried(now, count, refused, repeated, accepted)
+                jobs.append(token.job)
+    return Tried(now, count, refused, repeated, accepted, jobs)
 
 
 def main() -> None:

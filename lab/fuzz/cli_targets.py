@@ -23,7 +23,7 @@ from fencepost.core.job.policy import parse_priority
 from fencepost.core.moves import MOVED, MOVING, mark_of
 from fencepost.core.values.payload import body_fields
 from fencepost.errors import ConfigurationError, InvalidJobError
-from fencepost.store.interface.overview import QueueView
+from fencepost.store.interface.records.overview import QueueView
 from lab.fuzz.core_targets import cursors, duration_texts, names, uuids
 from lab.fuzz.inputs import bent, json_values, raw_bytes, raw_text
 from lab.fuzz.payload_targets import documents

@@ -56,7 +56,7 @@ from fencepost.errors import (
     InvalidKeyError,
     JobNotFoundError,
 )
-from fencepost.store.interface.crons import decode_template, encode_template
+from fencepost.store.interface.records.crons import decode_template, encode_template
 from lab.fuzz.inputs import bent, keywords, objects, raw_text
 from lab.fuzz.target import Target
 

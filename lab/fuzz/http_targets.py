@@ -8,8 +8,8 @@ import msgspec
 from hypothesis import strategies as st
 
 from fencepost import App
+from fencepost.core.access.tokens import Principal
 from fencepost.core.filter import encode_cursor
-from fencepost.core.tokens import Principal
 from fencepost.errors import ConfigurationError, InvalidJobError
 from fencepost.http.openapi.examples import example_of
 from fencepost.http.operations.submit import prepare

@@ -7,18 +7,18 @@ from typing import Any
 
 import msgspec
 
-from fencepost.core.audit import Action
+from fencepost.core.access.audit import Action
+from fencepost.core.access.tokens import TokenRecord
 from fencepost.core.bounds import DUMP_MAX, PAGE_MAX
 from fencepost.core.events import SentEvent
 from fencepost.core.filter import JobFilter
 from fencepost.core.job.job import Attempt, DeadLetter, Dependency, Job, JobRecord
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.why import Situation
-from fencepost.core.statistics import EndedJob
-from fencepost.core.tokens import TokenRecord
-from fencepost.store.interface.cluster import WorkerInfo
-from fencepost.store.interface.crons import CronList
-from fencepost.store.interface.overview import QueueView, TypeView
+from fencepost.core.stats.statistics import EndedJob
+from fencepost.store.interface.records.cluster import WorkerInfo
+from fencepost.store.interface.records.crons import CronList
+from fencepost.store.interface.records.overview import QueueView, TypeView
 from fencepost.store.interface.upkeep import PruneRequest
 from fencepost.testing.clock import START
 from lab.model import paging

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from fencepost.core.audit import Action
-from fencepost.core.bounds import TOKEN_KEPT
+from fencepost.core.access.audit import Action
+from fencepost.core.access.bounds import TOKEN_KEPT
+from fencepost.core.access.tokens import Role
 from fencepost.core.events import NewEvent
 from fencepost.core.filter import JobFilter
 from fencepost.core.flows.dependencies import Mode
@@ -20,8 +21,7 @@ from fencepost.core.job.outcome import Failed, Outcome, Released, Snoozed, Succe
 from fencepost.core.job.policy import Backoff, Policy, Priority
 from fencepost.core.limits.rates import Rate
 from fencepost.core.limits.type_limits import TypeLimits
-from fencepost.core.tokens import Role
-from fencepost.store.interface.cluster import WorkerInfo
+from fencepost.store.interface.records.cluster import WorkerInfo
 from fencepost.store.interface.settings import Scope
 from fencepost.testing.clock import START
 
@@ -243,6 +243,7 @@ filters = st.builds(
     tags=tags,
     correlation_id=st.sampled_from((None, "c1")),
     flow=st.sampled_from((None, None, "f1")),
+    key=st.sampled_from((None, None, None, "a", "b")),
     id_prefix=st.sampled_from((None, None, "a", "abcd", "7")),  # see ``StoppedClock.new_id``
     created_after=st.sampled_from((None, None, START, START + INSTANT, START + 5 * SECOND)),
     created_before=st.sampled_from((None, None, START + 3 * SECOND, START + 60 * SECOND)),

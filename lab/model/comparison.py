@@ -14,7 +14,7 @@ from fencepost.store.plan import Operation, declaration_of
 from fencepost.testing.clock import START
 from lab.model import deliveries
 from lab.model.calls import Call, Look
-from lab.model.leeway import settled
+from lab.model.leeway import settled, settled_apart
 from lab.model.names import Names, renamed
 from lab.model.reference import Reference
 from lab.model.subjects import Subject
@@ -46,6 +46,7 @@ class Comparison:
     def __init__(self, subjects: Sequence[Subject], *, is_async: bool) -> None:
         self.model = Reference(START)
         self.subjects = subjects
+        self._settled = settled_apart if any(each.is_spread for each in subjects) else settled
         self.history: list[str] = []
         self.is_broken = False
         """A call has not been answered as it should, or not yet."""
@@ -121,8 +122,8 @@ class Comparison:
         known = (*self.model.world.jobs, *self.model.world.events)
         if call.name != "look" or not subject.names.are_known(known):
             _learn(subject.names, expected, answered)
-        answer = settled(call, renamed(answered, subject.names.name))
-        wanted = settled(call, expected)
+        answer = self._settled(call, renamed(answered, subject.names.name))
+        wanted = self._settled(call, expected)
         if answer != wanted:
             raise self._difference(subject, call, wanted, answer)
 

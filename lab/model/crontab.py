@@ -8,7 +8,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from fencepost.errors import InvalidJobError
-from fencepost.store.interface.crons import (
+from fencepost.store.interface.records.crons import (
     CronDefinition,
     CronFire,
     CronList,

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from fencepost.core.job.job import Job, JobRecord
-from fencepost.core.statistics import EndedJob
+from fencepost.core.stats.statistics import EndedJob
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE
 from fencepost.store.interface.queue import Moved
 from lab.model.calls import Look

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from fencepost.core.statistics import EndedJob
-from fencepost.store.interface.overview import EndedPage
+from fencepost.core.stats.statistics import EndedJob
+from fencepost.store.interface.records.overview import EndedPage
 from lab.model.changing import Changing
 from lab.model.world import Kept
 

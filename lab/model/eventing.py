@@ -10,8 +10,8 @@ from fencepost.core.events import EventJob, NewEvent, SentEvent
 from fencepost.core.filter import PageRequest
 from fencepost.core.job.job import NewJob
 from fencepost.errors import DuplicateJobError
-from fencepost.store.interface.events import EventPage, EventReply
 from fencepost.store.interface.queue import Duplicate
+from fencepost.store.interface.records.events import EventPage, EventReply
 from lab.model.rules import has_come, seconds
 from lab.model.steering import Steering
 from lab.model.world import Sent

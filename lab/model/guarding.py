@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from fencepost.core.audit import Action
-from fencepost.core.bounds import TOKEN_KEPT, TOKENS_MAX
+from fencepost.core.access.audit import Action
+from fencepost.core.access.bounds import TOKEN_KEPT, TOKENS_MAX
+from fencepost.core.access.tokens import TokenRecord
 from fencepost.core.filter import PageRequest
-from fencepost.core.tokens import TokenRecord
 from fencepost.errors import ConfigurationError, StateConflictError
-from fencepost.store.interface.access import ActionPage
+from fencepost.store.interface.records.access import ActionPage
 from lab.model.changing import Changing
 from lab.model.rules import has_come, seconds
 from lab.model.world import Logged

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from fencepost.core.audit import Action
-from fencepost.core.tokens import TokenRecord
+from fencepost.core.access.audit import Action
+from fencepost.core.access.tokens import TokenRecord
 from fencepost.testing.clock import START
 from lab.model import choices
 from lab.model.choices import INSTANT

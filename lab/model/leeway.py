@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from fencepost.core.job.job import Job, JobRecord
 from fencepost.core.job.why import Situation
+from fencepost.core.stats.statistics import EndedJob
 from fencepost.store.interface.control import Edited
 from fencepost.store.interface.queue import Claim, Moved, Settled, Spawned
 from lab.model.calls import Call, Look
@@ -107,3 +108,67 @@ def _by_death(letters: list[Any]) -> list[Any]:
     return sorted(
         sorted(letters, key=attrgetter("job_id")), key=attrgetter("completed_at"), reverse=True
     )
+
+
+# Partitions.
+
+
+def settled_apart(call: Call, answer: Any) -> Any:
+    """Put into one form what is left open, and what partitions leave open besides.
+
+    Jobs of one instant have no order, nor have those that ended in one; a reply does not tell of
+    jobs of other partitions that followed; a claim is told to wait for its own partitions only; the
+    running jobs of the app are not counted, and steps of pruning are a partition's own.
+    """
+    answer = settled(call, answer)
+    match answer:
+        case Told(answer=Claim() as claim):
+            return Told(replace(claim, wait=None), [])
+        case Told() if call.name in ("recover", "expire", "promote"):
+            return Told(apart(sorted(answer.answer, key=attrgetter("job_id"))), [])
+        case Told():
+            return Told(_unordered(answer.answer), [])
+        case list() if call.name == "prune":
+            return sum(answer)
+        case list() if call.name == "dependents":
+            return [sorted(each) for each in answer]
+        case list():
+            return _unordered([_quiet(each) for each in answer])
+        case Look():
+            return replace(
+                answer,
+                records=_unordered(answer.records),
+                jobs=_unordered(answer.jobs),
+                ended=_unordered(answer.ended),
+                situations=[_local(each) for each in answer.situations],
+                dependents=[sorted(each) for each in answer.dependents],
+            )
+        case Situation():
+            return _local(answer)
+    return answer
+
+
+def _local(found: Situation | None) -> Situation | None:
+    """Take out how many jobs of the app run, which counts only where the app has a limit."""
+    return found and replace(found, app_running=0)
+
+
+def _quiet(reply: Any) -> Any:
+    match reply:
+        case Edited():
+            return replace(reply, moved=())
+        case each if isinstance(each, MOVING):
+            return replace(each, followed=())
+    return reply
+
+
+def _unordered(values: Any) -> Any:
+    """Put jobs of one instant into the order of their ids; leave other lists alone."""
+    match values:
+        case [JobRecord(), *_]:
+            return apart(sorted(values, key=lambda each: (each.job.created_at, each.job.id)))
+        case [Job(), *_]:
+            return apart(sorted(values, key=attrgetter("created_at", "id")))
+        case [EndedJob(), *_]:
+            return apart(sorted(values, key=attrgetter("completed_at", "id")))
+    return values

@@ -23,9 +23,9 @@ from fencepost.core.job.outcome import Outcome
 from fencepost.core.job.policy import Priority
 from fencepost.core.limits.rates import Rate
 from fencepost.core.limits.type_limits import TypeLimits
-from fencepost.store.interface.cluster import WorkerInfo
 from fencepost.store.interface.control import Edit, RetryRequest
 from fencepost.store.interface.queue import Beat, ClaimRequest, Save
+from fencepost.store.interface.records.cluster import WorkerInfo
 from fencepost.store.interface.settings import Scope
 from lab.model import choices
 from lab.model.acting import Fault, Reference
@@ -242,9 +242,9 @@ class StoresAgree(Contending):
 
     # Looking.
 
-    @rule(filter=choices.filters, limit=st.sampled_from((1, 2, 1000)))
-    def find(self, filter: JobFilter, limit: int) -> None:
-        self.do("find", filter, limit)
+    @rule(filter=choices.filters, limit=st.sampled_from((1, 2, 1000)), is_up=st.booleans())
+    def find(self, filter: JobFilter, limit: int, is_up: bool) -> None:
+        self.do("find", filter, limit, is_up)
         self.do("count", filter)
 
     @rule(

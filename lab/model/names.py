@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from fencepost.core.audit import Action
+from fencepost.core.access.audit import Action
+from fencepost.core.access.tokens import TokenRecord
 from fencepost.core.job.job import (
     Attempt,
     Body,
@@ -23,13 +24,12 @@ from fencepost.core.job.job import (
     NewJob,
 )
 from fencepost.core.job.why import Situation
-from fencepost.core.statistics import EndedJob
-from fencepost.core.tokens import TokenRecord
+from fencepost.core.stats.statistics import EndedJob
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE, Delivery
-from fencepost.store.interface.cluster import WorkerInfo
-from fencepost.store.interface.crons import CronDefinition, CronView
-from fencepost.store.interface.overview import QueueView, TypeView
 from fencepost.store.interface.queue import Moved
+from fencepost.store.interface.records.cluster import WorkerInfo
+from fencepost.store.interface.records.crons import CronDefinition, CronView
+from fencepost.store.interface.records.overview import QueueView, TypeView
 
 Rename = Callable[[str], str]
 

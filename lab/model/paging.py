@@ -8,11 +8,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from fencepost.core.audit import Action
+from fencepost.core.access.audit import Action
 from fencepost.core.events import SentEvent
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import DeadLetter, Job, JobRecord
-from fencepost.core.statistics import EndedJob
+from fencepost.core.stats.statistics import EndedJob
 
 CALLS_MAX = 100
 """A store whose pages go round must fail, not hang."""
@@ -21,8 +21,13 @@ Ask = Callable[..., Any]
 """Run one operation: its name, and then its arguments."""
 
 
-def find(ask: Ask, filter: JobFilter, limit: int) -> list[Job]:
-    return _listed(ask, ("find", filter), field="jobs", limit=limit)
+def find(ask: Ask, filter: JobFilter, limit: int, is_oldest_first: bool = False) -> list[Job]:
+    def page(after: int | None) -> Any:
+        return ask("find", filter, PageRequest(limit, after, is_oldest_first))
+
+    jobs = _followed(page, what="find", field="jobs", limit=limit)
+    # Compared in one order: leave is given to stores by the place in it.
+    return jobs[::-1] if is_oldest_first else jobs
 
 
 def dead_letters(ask: Ask, type: str | None, limit: int) -> list[DeadLetter]:

@@ -33,11 +33,11 @@ from fencepost.errors import (
     StateConflictError,
     UnknownDependencyError,
 )
-from fencepost.store.interface.cluster import Term, WorkerInfo
-from fencepost.store.interface.overview import QueueView, TypeView
 from fencepost.store.interface.reader import DeadLetterPage, JobPage
+from fencepost.store.interface.records.cluster import Term, WorkerInfo
+from fencepost.store.interface.records.overview import QueueView, TypeView
+from fencepost.store.interface.records.transfer import Dump, Loaded, LoadReply, Present
 from fencepost.store.interface.settings import Scope
-from fencepost.store.interface.transfer import Dump, Loaded, LoadReply, Present
 from lab.model import rules
 from lab.model.admitting import held_up
 from lab.model.crontab import Crontab
@@ -61,19 +61,29 @@ class Reference(Eventing, Crontab, Guarding, Endings):
         return [None if kept is None else kept.shown(self.now) for kept in found]
 
     def find(self, filter: JobFilter, page: PageRequest) -> JobPage:
-        newest_first = [
+        every, after = list(self.world.jobs.values()), page.after
+        found = [
             kept
-            for kept in reversed(self.world.jobs.values())
-            if _matches(kept.job, filter) and (page.after is None or kept.number < page.after)
+            for kept in (every if page.is_oldest_first else every[::-1])
+            if self._matches(kept.job, filter)
+            and (after is None or (kept.number > after) is page.is_oldest_first)
+            and kept.number != after
         ]
-        shown, rest = newest_first[: page.limit], newest_first[page.limit :]
+        shown, rest = found[: page.limit], found[page.limit :]
         positions = [kept.number for kept in shown]
         return JobPage(
             [kept.shown(self.now) for kept in shown], positions[-1] if rest else None, positions
         )
 
     def count(self, filter: JobFilter) -> int:
-        return sum(_matches(kept.job, filter) for kept in self.world.jobs.values())
+        return sum(self._matches(kept.job, filter) for kept in self.world.jobs.values())
+
+    def _matches(self, job: Job, filter: JobFilter) -> bool:
+        if filter.key is not None:
+            holding = self.world.keys.get((job.type, filter.key))
+            if holding is None or holding.job_id != job.id:
+                return False
+        return _matches(job, filter)
 
     def attempts(self, job_id: str) -> list[Attempt] | None:
         kept = self.world.get(job_id)

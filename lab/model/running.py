@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 import msgspec
@@ -15,7 +15,8 @@ from fencepost.clock import SystemClock
 from lab.model.acting import Ledger
 from lab.model.comparison import Difference
 from lab.model.machine import StoresAgree
-from lab.model.subjects import SUBJECTS, subjects
+from lab.model.spreading import SpreadStoresAgree
+from lab.model.subjects import SUBJECTS, Subject, subjects
 from lab.redis import server_url
 
 STEPS = 50
@@ -76,10 +77,10 @@ def run(
     number = 0
     with ExitStack() as stack:
         url = stack.enter_context(_database(stores, postgres_url))
-        if "redis" in stores and redis_url is None:
+        if redis_url is None and {"redis", "partitions"} & {*stores}:
             redis_url = server_url(stack)
         opened = stack.enter_context(subjects(stores, url, redis_url))
-        machine = type("StoresAgreeHere", (StoresAgree,), {"subjects": opened, "ledger": ledger})
+        machine = machine_of(opened, ledger)
         while ledger.operations < operations and not differences:
             left = (operations - ledger.operations) // OPERATIONS_A_SEQUENCE + 1
             differences += compare(
@@ -102,6 +103,13 @@ def run(
         seconds=round(clock.monotonic() - started, 1),
         differences=differences,
     )
+
+
+def machine_of(opened: Sequence[Subject], ledger: Ledger) -> type[StoresAgree]:
+    """Return the test of some stores; what one of them does not keep is asked of none."""
+    is_spread = any(subject.is_spread for subject in opened)
+    base = SpreadStoresAgree if is_spread else StoresAgree
+    return type("StoresAgreeHere", (base,), {"subjects": opened, "ledger": ledger})
 
 
 def compare(

@@ -25,6 +25,7 @@ from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation, Plan, Row, Statement
 from fencepost.store.postgres.store import PostgresStore
+from fencepost.store.redis.partitions.store import PartitionedStore
 from fencepost.store.redis.store import RedisStore
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing.clock import FakeClock
@@ -57,6 +58,8 @@ class Subject(ABC):
     title: str
     has_wire = False
     """Whether the store can be cut off from its engine in mid-call."""
+    is_spread = False
+    """Whether its queues are in different partitions; see ``spreading.py``."""
     aside: ThreadPoolExecutor | None = None
     """Where to ask it, if it is worth the while to do something else until it answers."""
 
@@ -260,7 +263,7 @@ class RedisSubject(Subject):
         """Another process's store, as it were, which reaches the server through the proxy."""
         super().__init__()
 
-    def open(self) -> RedisStore:
+    def open(self) -> Store:
         return RedisStore(self._url, clock=self.clock, prefix=self._prefix)
 
     def empty(self) -> None:
@@ -300,6 +303,21 @@ class RedisSubject(Subject):
         return True
 
 
+class PartitionsSubject(RedisSubject):
+    """Redis with each queue in a partition of its own."""
+
+    title = "partitions"
+    has_wire = False
+    is_spread = True
+
+    def open(self) -> Store:
+        url = f"{self._url}{'&' if '?' in self._url else '?'}partition=queue"
+        return PartitionedStore(url, clock=self.clock, prefix=self._prefix)
+
+    def empty(self) -> None:
+        wipe(self._url, self._prefix.removesuffix("}:"))
+
+
 def _unwritten(operation: Operation[Any]) -> Operation[Any]:
     def start() -> Plan[Any]:
         yield from delegate(operation.start(), _only_reading)
@@ -316,6 +334,9 @@ def _only_reading(statement: Statement) -> Plan[list[Row]]:
 
 
 SUBJECTS = ("memory", "sqlite", "postgres", "redis")
+"""Those that are compared with each other."""
+ALONE = ("partitions",)
+"""Those that do not keep all that the others do."""
 
 
 @contextmanager
@@ -343,5 +364,9 @@ def _subject(title: str, postgres_url: str | None, redis_url: str | None) -> Sub
         case "redis":
             assert redis_url is not None
             return RedisSubject(redis_url)
+        case "partitions":
+            assert redis_url is not None
+            return PartitionsSubject(redis_url)
         case _:
-            raise ValueError(f"no store is called {title!r}; there are {', '.join(SUBJECTS)}")
+            known = ", ".join((*SUBJECTS, *ALONE))
+            raise ValueError(f"no store is called {title!r}; there are {known}")

@@ -10,7 +10,7 @@ from hypothesis.stateful import precondition, rule
 from msgspec.structs import replace
 
 from fencepost.core.job.job import NewJob
-from fencepost.store.interface.crons import CronDefinition, CronFire
+from fencepost.store.interface.records.crons import CronDefinition, CronFire
 from lab.model import choices
 from lab.model.choices import INSTANT
 from lab.model.weaving import Weaving

@@ -8,14 +8,14 @@ from datetime import datetime
 
 import msgspec
 
-from fencepost.core.audit import Action
+from fencepost.core.access.audit import Action
+from fencepost.core.access.tokens import TokenRecord
 from fencepost.core.events import SentEvent
 from fencepost.core.job.job import Attempt, Job, Ownership
 from fencepost.core.job.lifecycle import State
 from fencepost.core.limits.type_limits import TypeLimits
-from fencepost.core.tokens import TokenRecord
-from fencepost.store.interface.cluster import WorkerInfo
-from fencepost.store.interface.crons import CronView
+from fencepost.store.interface.records.cluster import WorkerInfo
+from fencepost.store.interface.records.crons import CronView
 from fencepost.store.interface.settings import Scope
 from lab.model.rules import has_come, seconds
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import TextIO
 
 import msgspec
 
@@ -30,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
         is_thorough=options.all,
         is_trusting=options.trust,
         jobs=options.jobs,
-        on_row=(lambda _: None) if options.json else lambda row: _show(row, options.verbose),
+        on_row=lambda row: _show(row, options.verbose, sys.stderr if options.json else sys.stdout),
     )
     if options.json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(report)).decode() + "\n")
@@ -58,13 +59,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _show(row: Row, is_verbose: bool) -> None:
+def _show(row: Row, is_verbose: bool, to: TextIO) -> None:
     trials = ", ".join(f"{t.suite} {t.verdict} {t.seconds:.1f} s" for t in row.trials)
-    sys.stdout.write(f"{row.mutant:45} {trials}\n")
+    to.write(f"{row.mutant:45} {trials}\n")
     for trial in row.trials:
         if is_verbose or trial.verdict is Verdict.INVALID:
-            sys.stdout.write(f"    {trial.suite}: {trial.reason}\n")
-    sys.stdout.flush()
+            to.write(f"    {trial.suite}: {trial.reason}\n")
+    to.flush()
 
 
 def _sum_up(report: Report, suites: list[str]) -> None:

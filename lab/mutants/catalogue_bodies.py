@@ -77,7 +77,7 @@ MUTANTS = (
     _mutant(
         "proxy-is-local",
         "without a token, a request that a proxy on this machine passes on may do everything",
-        "authentication",
+        "origin",
         "        elif name in _RELAYED or name.startswith(_RELAYED_PREFIX):\n",
         "        elif name in _RELAYED and name.startswith(_RELAYED_PREFIX):\n",
         HOSTILE,
@@ -85,7 +85,7 @@ MUTANTS = (
     _mutant(
         "page-without-an-origin-is-local",
         "without a token, a page of another site may ask if its browser sends no origin",
-        "authentication",
+        "origin",
         "and value not in _OWN_SITES",
         "and value in _OWN_SITES and not value",
         HOSTILE,

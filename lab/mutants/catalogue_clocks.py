@@ -65,7 +65,7 @@ MUTANTS = (
     _mutant(
         "leads",
         "a term is over when a candidate's clock says so",
-        "sql.cluster",
+        "sql.records.cluster",
         "params = (env.now, name, worker, seconds_to_us(ttl))",
     ),
     _mutant(

@@ -6,7 +6,7 @@ from lab.mutants.mutant import Mutant, Patch, Place
 
 SQLITE = "fencepost.store.sqlite.records.crons"
 POSTGRES = "fencepost.store.postgres.records.crons"
-SHARED = "fencepost.store.sql.crons"
+SHARED = "fencepost.store.sql.records.crons"
 
 
 def _mutant(place: Place, name: str, about: str, patch: Patch, *tests: str) -> Mutant:

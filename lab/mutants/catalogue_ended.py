@@ -120,7 +120,7 @@ MUTANTS = (
     _mutant(
         "follower-has-no-overlap",
         "an end that commits late, at a place that was read before, is never reported",
-        "core.statistics",
+        "core.stats.statistics",
         "return max(self._newest, FIRST + OVERLAP) - OVERLAP",
         "return max(self._newest, FIRST)",
         "tests/core/test_ended.py",
@@ -128,7 +128,7 @@ MUTANTS = (
     _mutant(
         "follower-tells-twice",
         "an end is reported again whenever it is read",
-        "core.statistics",
+        "core.stats.statistics",
         "fresh = [job for job in jobs if job.position not in self._reported]",
         "fresh = list(jobs)",
         "tests/core/test_ended.py",
@@ -136,7 +136,7 @@ MUTANTS = (
     _mutant(
         "percentiles-are-one-too-high",
         "a percentile is the rank behind the nearest",
-        "core.statistics",
+        "core.stats.statistics",
         "ranked[math.ceil(len(ranked) * p / 100) - 1]",
         "ranked[min(math.ceil(len(ranked) * p / 100), len(ranked) - 1)]",
         "tests/core/test_statistics.py",
@@ -144,7 +144,7 @@ MUTANTS = (
     _mutant(
         "percentiles-are-one-too-low",
         "a percentile is the rank before the nearest",
-        "core.statistics",
+        "core.stats.statistics",
         "ranked[math.ceil(len(ranked) * p / 100) - 1]",
         "ranked[max(math.ceil(len(ranked) * p / 100) - 2, 0)]",
         "tests/core/test_statistics.py",
@@ -152,7 +152,7 @@ MUTANTS = (
     _mutant(
         "paused-queue-wants-workers",
         "a queue that is paused asks for slots that could do nothing",
-        "core.overview",
+        "core.stats.overview",
         "    if load.is_paused:\n        return load.running\n",
         "",
         "tests/core/test_scale.py",
@@ -160,7 +160,7 @@ MUTANTS = (
     _mutant(
         "paused-queue-drains",
         "a queue that is paused says when it will be empty",
-        "core.overview",
+        "core.stats.overview",
         "if load.is_paused or usable == 0:",
         "if usable == 0:",
         "tests/core/test_scale.py",

@@ -50,7 +50,7 @@ MUTANTS = (
         "a handler's job that was there before is left out of the record",
         Place.MEMORY,
         Patch(
-            "fencepost.store.sql.events",
+            "fencepost.store.sql.records.events",
             "isinstance(reply, Duplicate)) for reply in replies\n",
             "isinstance(reply, Duplicate)) for reply in replies\n"
             "        if not isinstance(reply, Duplicate)\n",
@@ -60,7 +60,9 @@ MUTANTS = (
         "event-duplicate-is-called-new",
         "the record does not say that a handler's job was there before",
         Place.SQLITE,
-        Patch("fencepost.store.sql.events", "isinstance(reply, Duplicate)) for", "False) for"),
+        Patch(
+            "fencepost.store.sql.records.events", "isinstance(reply, Duplicate)) for", "False) for"
+        ),
     ),
     _mutant(
         "event-is-not-recorded",

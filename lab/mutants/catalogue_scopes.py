@@ -11,6 +11,7 @@ BLAME = f"{SCOPE}::test_who_is_to_blame_is_not_told_out_of_reach"
 FLOWS = f"{SCOPE}::test_a_flow_over_queues_is_seen_as_far_as_the_token_reaches"
 CANCEL = f"{SCOPE}::test_what_is_cancelled_takes_along_what_waits_and_tells_nothing_of_it"
 SUBMITTERS = "tests/http/test_submitters.py"
+SEARCH = "tests/http/test_search.py"
 REVOKING = "tests/http/test_revoking.py"
 STREAM = "tests/http/test_stream.py"
 LINKED = "a key that a job of another queue holds returns that job"
@@ -186,7 +187,7 @@ MUTANTS = (
     _mutant(
         "cancelled-out-of-reach-is-counted",
         "the count of a cancellation tells how many waited in other queues",
-        "actions.local.jobs",
+        "actions.local.bulk",
         "count += sum(queue in queues for queue in located)",
         "count += len(located)",
         CANCEL,
@@ -280,5 +281,38 @@ MUTANTS = (
         "                await call.check_again()",
         "                call.is_off()",
         REVOKING,
+    ),
+    # What searches tell.
+    _mutant(
+        "content-is-guessed-without-read",
+        "a token that may not read learns by dry runs what payloads and failures hold",
+        "http.scope",
+        "    if query.look.needs_content and not _may_read(principal):\n",
+        "    if False:\n",
+        f"{SEARCH}::test_content_is_not_guessed_by_a_token_that_may_not_read",
+    ),
+    _mutant(
+        "blame-is-found-by-searching",
+        "a token for some queues finds its job by the job of another queue that failed it",
+        "http.scope",
+        "    return replace(query, look=replace(query.look, withholds_dependency=True))\n",
+        "    return query\n",
+        f"{SEARCH}::test_a_search_does_not_tell_who_is_to_blame_out_of_reach",
+    ),
+    _mutant(
+        "a-part-is-cancelled",
+        "of more jobs than are read, those that were read are cancelled",
+        "actions.local.bulk",
+        "            if left <= 0:\n",
+        "            if left <= 0:\n                break\n            if False:\n",
+        f"{SEARCH}::test_bulk_acts_by_what_no_index_knows_or_not_at_all",
+    ),
+    _mutant(
+        "unreadable-matches",
+        "a payload that cannot be decrypted counts as one that differs",
+        "core.look",
+        "verdicts.append(None if root is UNREADABLE else each.is_met(root))",
+        "verdicts.append(each.is_met(root))",
+        f"{SEARCH}::test_what_cannot_be_read_is_counted_and_does_not_match",
     ),
 )

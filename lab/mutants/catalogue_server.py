@@ -171,7 +171,7 @@ MUTANTS = (
     _mutant(
         "any-site-is-local",
         "a page of another site may ask while there is no token",
-        "http.authentication",
+        "http.origin",
         "        if not _is_same(origin, host):\n",
         "        if not origin:\n",
         "tests/http/test_access.py",

@@ -39,7 +39,7 @@ MUTANTS = (
     _mutant(
         "refused-tries-fill-the-disk",
         "every refused try is recorded",
-        "core.audit",
+        "core.access.audit",
         "if window.recorded < AUDIT_REFUSED_MAX:",
         "if True:",
         AUDIT,
@@ -47,7 +47,7 @@ MUTANTS = (
     _mutant(
         "refused-tries-are-not-counted",
         "how many tries were refused besides those on record is never said",
-        "core.audit",
+        "core.access.audit",
         "            if window.more:",
         "            if False:",
         AUDIT,
@@ -96,7 +96,7 @@ MUTANTS = (
         "token-takes-the-id-of-another",
         FORGED,
         Patch(
-            "fencepost.store.sql.access",
+            "fencepost.store.sql.records.access",
             "if not hmac.compare_digest(record.digest, digest):",
             "if not hmac.compare_digest(digest, digest):",
         ),
@@ -139,7 +139,7 @@ MUTANTS = (
     _mutant(
         "verify-ignores-expiry",
         "a token that has expired is good until it is revoked",
-        "core.tokens",
+        "core.access.tokens",
         "is_same and record.is_live(now)",
         "is_same and record.revoked_at is None",
         CORE,
@@ -147,7 +147,7 @@ MUTANTS = (
     _mutant(
         "verify-lets-in-at-expiry",
         "`<=` for `<`: a token is good at the instant of its expiry",
-        "core.tokens",
+        "core.access.tokens",
         "self.expires_at is None or now < self.expires_at",
         "self.expires_at is None or now <= self.expires_at",
         CORE,
@@ -155,7 +155,7 @@ MUTANTS = (
     _mutant(
         "verify-ignores-revocation",
         "a token that was revoked is good until it expires",
-        "core.tokens",
+        "core.access.tokens",
         "return self.revoked_at is None and (",
         "return (",
         CORE,
@@ -163,7 +163,7 @@ MUTANTS = (
     _mutant(
         "verify-compares-no-digest",
         "with the id of a token, no secret is needed",
-        "core.tokens",
+        "core.access.tokens",
         "is_same = hmac.compare_digest(digest_of(text), expected)",
         "is_same = hmac.compare_digest(expected, expected)",
         CORE,

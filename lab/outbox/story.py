@@ -8,7 +8,7 @@ on: it looks whether what was under way was done, and repeats what a careful cal
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -16,19 +16,20 @@ from typing import Any, NamedTuple
 from fencepost.core.events import NewEvent
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.flows.dependencies import Dependencies, Mode
+from fencepost.core.flows.spawn import Numbers, keyed
 from fencepost.core.job.job import Body, Category, ClaimedJob, Failure, Job, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Failed, Settlement, Succeeded, decide
-from fencepost.core.job.policy import Policy
-from fencepost.store.interface.control import RetryRequest
-from fencepost.store.interface.crons import CronDefinition, CronFire
-from fencepost.store.interface.queue import ClaimRequest
+from fencepost.core.job.policy import Policy, Priority
+from fencepost.store.interface.control import Edit, RetryRequest
+from fencepost.store.interface.queue import ClaimRequest, Spawn
+from fencepost.store.interface.records.crons import CronDefinition, CronFire
 from fencepost.store.plan import Operation
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.partitions.hub import LOOK as _LOOK
 from fencepost.store.redis.partitions.hub import PartitionCall
-from fencepost.store.redis.partitions.mirrors import is_mirror
-from fencepost.store.redis.partitions.outbox import TYPES
+from fencepost.store.redis.partitions.outbox.entries import NEWS_US, TYPES
+from fencepost.store.redis.partitions.outbox.mirrors import is_mirror
 from fencepost.store.redis.partitions.store import PartitionedStore
 from fencepost.testing.clock import FakeClock
 
@@ -40,6 +41,7 @@ ROUNDS_MAX = 60
 TYPES_OF_JOBS = (
     *("one", "two", "both", "any", "broken", "lost", "ended", "after g", "after h"),
     *("mail", "index", "tick", "slow", "until all"),
+    *("parent", "near", "far", "farther", "gather here", "gather there"),
 )
 
 
@@ -81,7 +83,7 @@ class MortalStore(PartitionedStore):
 
 
 def job(type: str, queue: str, *on: str | int, mode: Mode = Mode.ALL, **fields: Any) -> NewJob:
-    after = Dependencies(on, mode) if on else None
+    after = Dependencies(on, mode) if on else fields.pop("after", None)
     return NewJob(type=type, queue=queue, after=after, **{"policy": PATIENT, **fields})
 
 
@@ -140,7 +142,8 @@ class Story:
             jobs = [] if claim is None else claim.jobs
             for each in jobs:
                 self._started(each)
-            if jobs:
+            is_alive = [self._spawn(each) for each in jobs]
+            if jobs and all(is_alive):
                 settled = [self._settlement(each) for each in jobs]
                 self.act(lambda store, s=settled: store.queue.settle(s))  # type: ignore[misc]
             idle = 0 if jobs else idle + 1
@@ -157,6 +160,15 @@ class Story:
         decision = decide(claimed, outcome, self.clock.rng)
         return Settlement(claimed.id, claimed.lease.token, decision)
 
+    def _spawn(self, claimed: ClaimedJob) -> bool:
+        """Let a parent spawn jobs into all partitions; tell whether its process is still there."""
+        if claimed.type != "parent":
+            return True
+        new = (job("near", "a"), job("far", "b"), job("farther", "c", 1))
+        children = keyed(claimed, new, Numbers()).jobs
+        spawn = Spawn(claimed.id, claimed.lease.token, children)
+        return self.act(lambda store: store.queue.spawn([spawn])) is not None
+
     def _started(self, claimed: ClaimedJob) -> None:
         self._claims[claimed.id] += 1
         awaited = self.act(lambda store: store.reader.dependencies([claimed.id], with_results=True))
@@ -172,11 +184,15 @@ class Story:
         """Let it all happen."""
         self._flow()
         self._later()
+        self._parent()
         self._event()
         self._cron()
         self.work()
         self._again()
         self.work()
+        self.clock.advance(NEWS_US / 1e6)
+        for _ in range(2):
+            self.deliver()
         self._check()
         self.calls = self.calls or self._store.calls
         self._store.close()
@@ -203,6 +219,13 @@ class Story:
         ):
             new = [job(f"after {name}", queue, *on, mode=mode, flow=name)]
             self.ensure(lambda store, new=new: store.queue.enqueue(new), name, 1)  # type: ignore[misc]
+
+    def _parent(self) -> None:
+        """A job that is going to spawn others, and two that gather them."""
+        new = [job("parent", "a", flow="s")]
+        for name, queue in (("gather here", "a"), ("gather there", "b")):
+            new.append(job(name, queue, flow="s", after=Dependencies((0,), gathers=True)))
+        self.ensure(lambda store: store.queue.enqueue(new, atomic=True), "s", len(new))
 
     def _event(self) -> None:
         handlers = [job("mail", "b"), job("index", "c")]
@@ -231,6 +254,17 @@ class Story:
         waiting = [job("until all", "c", slow.id, broken.id, mode=Mode.ENDED, flow="j")]
         self.ensure(lambda store: store.queue.enqueue(waiting), "j", 1)
         self.act(lambda store: store.control.retry([RetryRequest(broken.id)]))
+        if self._jobs(JobFilter(type="broken"))[0].state.is_terminal:  # whoever did it had died
+            self.act(lambda store: store.control.retry([RetryRequest(broken.id)]))
+        urgent = Edit(slow.id, priority=Priority.CRITICAL)
+        if self.act(lambda store: store.control.edit([urgent])) is None:
+            self.act(lambda store: store.control.edit([urgent]))
+        self.deliver()
+        (waiting_job,) = self._jobs(JobFilter(flow="j"))
+        if waiting_job.waits is None or waiting_job.waits.missing != 2:
+            self.wrong.append("nobody told that a job runs again")
+        if waiting_job.priority is not Priority.CRITICAL:
+            self.wrong.append("nobody told of a new priority")
 
     def _jobs(self, filter: JobFilter) -> list[Job]:
         page = self.act(lambda store: store.reader.find(filter, PageRequest(100)))
@@ -256,7 +290,17 @@ class Story:
             again = 1 + (each.type == "broken") + self.has_died
             if self._claims[each.id] > again:
                 self.wrong.append(f"{each.type} was handed out {self._claims[each.id]} times")
+        self._check_gathered(jobs)
         self._check_entries()
+
+    def _check_gathered(self, jobs: Sequence[Job]) -> None:
+        """Those that gather began after all that was spawned had ended."""
+        ends = [each.completed_at for each in jobs if each.type in ("near", "far", "farther")]
+        for each in jobs:
+            began = each.started_at
+            is_early = began is not None and any(end is None or end > began for end in ends)
+            if each.type.startswith("gather") and is_early:
+                self.wrong.append(f"{each.type} did not wait for what was spawned")
 
     def _check_entries(self) -> None:
         hub = self._store._hub

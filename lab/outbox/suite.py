@@ -7,10 +7,12 @@ from collections.abc import Iterator
 
 import msgspec
 
+from lab.outbox.limits import LimitStory
 from lab.outbox.story import Death, Kind, Story
 from lab.redis import own_prefix, wipe
 
 CALLS_MAX = 5_000
+STORIES: dict[str, type[Story]] = {"outbox": Story, "limits": LimitStory}
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -31,26 +33,26 @@ class Report(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def run(url: str, *, stride: int = 1, offset: int = 0) -> Report:
+def run(url: str, *, stride: int = 1, offset: int = 0, name: str = "outbox") -> Report:
     """Play the story without a death, and then with each *stride*-th, before and after the call."""
     began = time.monotonic()
-    whole = play(url, None)
+    whole = play(url, None, name)
     failures = [Failure(0, "", "", whole.wrong)] if whole.wrong else []
     deaths = list(_deaths(len(whole.calls), stride, offset))
     for death in deaths:
-        story = play(url, death)
+        story = play(url, death, name)
         assert story.has_died, f"nobody died at call {death.number}"
         if story.wrong:
-            name = whole.calls[death.number - 1]
-            failures.append(Failure(death.number, death.kind.value, name, story.wrong))
+            call = whole.calls[death.number - 1]
+            failures.append(Failure(death.number, death.kind.value, call, story.wrong))
     seconds = time.monotonic() - began
     return Report(len(whole.calls), len(deaths), failures, round(seconds, 1))
 
 
-def play(url: str, death: Death | None) -> Story:
-    """Play the story once, on keys of its own."""
+def play(url: str, death: Death | None, name: str = "outbox") -> Story:
+    """Play a story once, on keys of its own."""
     prefix = own_prefix()
-    story = Story(f"{url}?partition=queue&durability=none", prefix, death)
+    story = STORIES[name](f"{url}?partition=queue&durability=none", prefix, death)
     try:
         story.play()
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -54,6 +55,7 @@ def _chaos(found: dict[str, Chaos]) -> Iterable[str]:
         ("processes killed / stopped", *(f"{e.kills:,} / {e.stops:,}" for e in found.values())),
         ("jobs acknowledged", *(f"{each.acknowledged:,}" for each in found.values())),
         ("**acknowledged and lost**", *(f"**{each.lost:,}**" for each in found.values())),
+        ("… as the durability allows", *(f"{each.taken_back:,}" for each in found.values())),
         ("never ended", *(f"{each.unfinished:,}" for each in found.values())),
         ("attempts / beyond the first", *(_attempts(each) for each in found.values())),
         ("… explained by no fault or failure", *(f"{e.unexplained:,}" for e in found.values())),
@@ -162,12 +164,27 @@ def _formal(formal: Formal) -> Row:
 def _mutants(found: Sequence[Caught]) -> str:
     if not found:
         return ""
-    caught = sum(1 for each in found if each.suite is not None)
-    rows = [(each.about, each.suite or "**survives**", f"{each.seconds:.1f} s") for each in found]
+    survivors = [each for each in found if each.suite is None]
+    suites = list(dict.fromkeys(each.suite for each in found if each.suite is not None))
+    by_place = Counter((each.mutant.partition("-")[0], each.suite) for each in found)
+    places = dict.fromkeys(place for place, _ in by_place)
+    rows = [
+        (
+            place,
+            f"{sum(count for (each, _), count in by_place.items() if each == place)}",
+            *(f"{by_place[place, suite] or ''}" for suite in suites),
+            f"{by_place[place, None]}",
+        )
+        for place in places
+    ]
+    head = ("planted in", "bugs", *(f"caught by {suite}" for suite in suites), "survive")
     return (
         "## Mutants: bugs planted on purpose\n\n"
-        f"{caught} of {len(found)} were caught. One that survives fails the build. The table "
-        "names the first suite that noticed.\n\n" + table(("planted bug", "caught by", "in"), rows)
+        f"{len(found) - len(survivors)} of {len(found)} were caught. One that survives fails the "
+        "build. Each counts for the first suite\nthat noticed it; `python -m lab.mutants --list` "
+        "says what each of them is.\n\n"
+        + table(head, rows)
+        + "".join(f"\n- survives: {each.about}" for each in survivors)
     )
 
 

@@ -16,7 +16,8 @@ import msgspec
 from lab.torture.suites import Slice, Suite
 
 ROOT = Path(__file__).parent.parent.parent
-SLICE_TIMEOUT = 3_600.0
+SLICE_TIMEOUT = 10_800.0
+"""Six hundred mutants take an hour or two."""
 LAST_WORDS = 2_000
 CLEAN, FOUND = 0, 1
 """How a suite ends that has something to report: without findings, or with some."""

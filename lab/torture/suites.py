@@ -57,8 +57,11 @@ def _simulation(part: Slice) -> Sequence[str]:
     return "--seeds", f"{first}..{first + SEEDS_A_SLICE - 1}", "--scene", scene.value
 
 
-def _model(part: Slice) -> Sequence[str]:
-    return "--operations", str(OPERATIONS_A_SLICE), "--seed", str(part.number)
+def _model(*more: str) -> Callable[[Slice], Sequence[str]]:
+    def arguments(part: Slice) -> Sequence[str]:
+        return "--operations", str(OPERATIONS_A_SLICE), "--seed", str(part.number), *more
+
+    return arguments
 
 
 def _fuzz(part: Slice) -> Sequence[str]:
@@ -83,16 +86,42 @@ NODE = ("--fleet", "node", "--rate", "120")
 SLOWER = ("--rate", "120")
 """A settlement on Redis takes two round trips."""
 
+SLOWEST = ("--rate", "60")
+"""Up to six servers share the processors with everybody else."""
+
+PARTITIONS = ("--stores", "partitions")
+"""Not with the others: some of what those do is not asked of it."""
+
+TAKING_OVER = {
+    "sentinel": ("sentinel", "replica"),
+    "sentinel-process": ("sentinel", "process"),
+    "cluster": ("cluster", "replica"),
+    "partitions": ("partitions", "replica"),
+}
+"""Redis servers that take over from each other, and what is asked of them."""
+
 SUITES = (
     Suite("formal", "lab.formal", FormalReport),
     Suite("nth", "lab.nth", NthReport),
-    Suite("mutants", "lab.mutants", MutantsReport),
+    Suite("mutants", "lab.mutants", MutantsReport, lambda _: ("--jobs", "2")),
     Suite("simulation", "lab.simulation", SimulationReport, _simulation, weight=2),
-    Suite("model", "lab.model", ModelReport, _model, weight=6),
+    Suite("model", "lab.model", ModelReport, _model(), weight=6),
+    Suite("model-partitions", "lab.model", ModelReport, _model(*PARTITIONS), weight=2),
     Suite("fuzz", "lab.fuzz", FuzzReport, _fuzz, weight=1),
     Suite("chaos-sqlite", "lab.chaos", ChaosReport, _chaos("sqlite"), weight=4, is_timed=True),
     Suite("chaos-postgres", "lab.chaos", ChaosReport, _chaos("postgres"), 5, is_timed=True),
     Suite("chaos-redis", "lab.chaos", ChaosReport, _chaos("redis", *SLOWER), 4, is_timed=True),
+    *(
+        Suite(
+            f"chaos-redis-{name}",
+            "lab.chaos",
+            ChaosReport,
+            _chaos("redis", *SLOWEST, "--layout", layout, "--durability", durability),
+            weight=2,
+            is_timed=True,
+        )
+        for name, (layout, durability) in TAKING_OVER.items()
+    ),
     *(
         Suite(
             f"chaos-{store}-node", "lab.chaos", ChaosReport, _chaos(store, *NODE), 3, is_timed=True

@@ -18,12 +18,14 @@ from lab.mutants.suite import Report as MutantsReport
 from lab.mutants.suite import Row, Verdict
 from lab.nth.suite import Report as NthReport
 from lab.simulation.report import Report as SimulationReport
+from lab.torture.suites import SUITES
 
 T = TypeVar("T")
 
 FINDINGS_MAX = 50
-CHAOS = ("sqlite", "postgres", "redis", "sqlite-node", "postgres-node")
-"""The runs of chaos: on which store, and with workers in another language than ours."""
+CHAOS = tuple(each.name.removeprefix("chaos-") for each in SUITES if each.name.startswith("chaos-"))
+"""The runs of chaos: on which store, on how many servers, and with workers in which language."""
+MODELS = ("model", "model-partitions")
 
 
 class Chaos(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +41,8 @@ class Chaos(msgspec.Struct, frozen=True, kw_only=True):
     stops: int
     acknowledged: int
     lost: int
+    taken_back: int
+    """Lost in a failover, as the durability that was asked for allows."""
     unfinished: int
     attempts: int
     duplicates: int
@@ -152,6 +156,7 @@ def summarise(
 ) -> Summary:
     """Add up *reports*, by the name of their suite."""
     mutants = [_caught(row) for each in reports.get("mutants", ()) for row in each.rows]
+    compared = [each for name in MODELS for each in reports.get(name, ())]
     return Summary(
         machine=machine,
         version=version,
@@ -160,7 +165,7 @@ def summarise(
             name: _chaos(reports[f"chaos-{name}"]) for name in CHAOS if reports.get(f"chaos-{name}")
         },
         simulation=_simulated(reports["simulation"]) if reports.get("simulation") else None,
-        model=_compared(reports["model"]) if reports.get("model") else None,
+        model=_compared(compared) if compared else None,
         nth=_nth(reports["nth"]) if reports.get("nth") else None,
         mutants=mutants,
         fuzz=_fuzzed(reports["fuzz"]) if reports.get("fuzz") else None,
@@ -183,6 +188,7 @@ def _chaos(runs: Sequence[ChaosReport]) -> Chaos:
         stops=sum(run.stops for run in runs),
         acknowledged=sum(run.acknowledged for run in runs),
         lost=sum(run.lost for run in runs),
+        taken_back=sum(run.taken_back for run in runs),
         unfinished=sum(run.unfinished for run in runs),
         attempts=sum(run.attempts for run in runs),
         duplicates=sum(run.duplicates for run in runs),
@@ -216,7 +222,7 @@ def _simulated(runs: Sequence[SimulationReport]) -> Simulated:
 
 def _compared(runs: Sequence[ModelReport]) -> Compared:
     return Compared(
-        stores=list(runs[0].stores),
+        stores=list(dict.fromkeys(store for run in runs for store in run.stores)),
         operations=sum(run.operations for run in runs),
         looks=sum(run.looks for run in runs),
         sequences=sum(run.sequences for run in runs),
@@ -273,7 +279,7 @@ def _findings(reports: Mapping[str, Sequence[Any]]) -> list[str]:
             found += [f"{name}, seed {run.seed}: {v.rule}: {v.detail}" for v in run.violations]
     for simulated in _typed(reports, "simulation", SimulationReport):
         found += [f"simulation, seed {f.seed}: {f.violations[0]}" for f in simulated.failures]
-    for compared in _typed(reports, "model", ModelReport):
+    for compared in [each for name in MODELS for each in _typed(reports, name, ModelReport)]:
         found += [f"model, seed {compared.seed}: {text}" for text in compared.differences]
     for nth in _typed(reports, "nth", NthReport):
         found += [

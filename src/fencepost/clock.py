@@ -70,6 +70,16 @@ def as_uuid4(raw: bytes) -> bytes:
     return as_uuid4s(raw)[0]
 
 
+def as_uuid7(raw: bytes, now_us: int) -> bytes:
+    """Stamp version, variant and the milliseconds of a time on sixteen random bytes.
+
+    Of two such ids the higher one is the later, by the clocks that made them.
+    """
+    stamped = bytearray(max(now_us // 1000, 0).to_bytes(6) + as_uuid4(raw)[6:])
+    stamped[6] = stamped[6] & 0x0F | 0x70
+    return bytes(stamped)
+
+
 class SystemClock:
     """The machine's clock and the operating system's randomness."""
 

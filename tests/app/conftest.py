@@ -10,12 +10,6 @@ import pytest
 from fencepost import App
 
 
-@pytest.fixture(params=["sqlite", "memory"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A fresh store of each kind."""
-    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
-
-
 @pytest.fixture
 def app(url: str) -> Iterator[App]:
     with App(url) as app:

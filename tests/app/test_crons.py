@@ -15,7 +15,7 @@ from fencepost import App, ConfigurationError, InvalidPayloadError, Priority, St
 from fencepost.core.bounds import CRONS_MAX
 from fencepost.errors import CronNotFoundError, InvalidCronError
 from fencepost.maintenance import Ticker
-from fencepost.store.interface.crons import definition_of
+from fencepost.store.interface.records.crons import definition_of
 from fencepost.testing import drain
 from fencepost.testing.clock import FakeClock
 

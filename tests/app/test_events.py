@@ -30,7 +30,7 @@ from fencepost import (
 from fencepost.app import AsyncJobHandle, SentHandle
 from fencepost.core.events import EVENT_TAG, EventInfo
 from fencepost.observe.log import FIELDS
-from fencepost.store.interface.events import EventsFacet
+from fencepost.store.interface.records.events import EventsFacet
 from fencepost.store.plan import Operation, Plan
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing import FakeContext

@@ -35,6 +35,7 @@ from fencepost.handles.queues import (
     TypeList,
     WorkerList,
 )
+from fencepost.handles.replays import AsyncReplayTable, ReplayTable
 from fencepost.worker import AsyncContext
 from fencepost.worker.worker import AsyncWorker, Worker
 
@@ -57,6 +58,7 @@ PAIRS: list[tuple[type, type, set[str]]] = [
     (TypeList, AsyncTypeList, set()),
     (WorkerList, AsyncWorkerList, set()),
     (CronTable, AsyncCronTable, set()),
+    (ReplayTable, AsyncReplayTable, set()),
     (Tokens, AsyncTokens, set()),
     (Audit, AsyncAudit, set()),
     (Worker, AsyncWorker, {"aio", "is_retiring", "stop", "run_async"}),

@@ -9,18 +9,13 @@ import pytest
 from fencepost import App, State
 from fencepost.actions.local import queues as module
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
-from fencepost.core.statistics import Percentiles
+from fencepost.core.stats.statistics import Percentiles
 from fencepost.core.values.payload import NULL
 from fencepost.errors import FencepostError
 from fencepost.handles.task import TaskHandle
-from fencepost.store.interface.cluster import WorkerInfo
 from fencepost.store.interface.queue import ClaimRequest
+from fencepost.store.interface.records.cluster import WorkerInfo
 from fencepost.testing import FakeClock
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
 
 
 @pytest.fixture

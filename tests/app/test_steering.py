@@ -24,7 +24,7 @@ from fencepost import (
 )
 from fencepost.actions.replies import StoredJob
 from fencepost.app import TaskHandle
-from fencepost.store.interface.cluster import WorkerInfo
+from fencepost.store.interface.records.cluster import WorkerInfo
 
 NOBODY = "7f1cbd3e-6e8d-4f0a-9c55-0d2b8a1e4c11"
 
@@ -143,7 +143,7 @@ def test_cancelling_by_filter(app: App, work: TaskHandle[[int], int]) -> None:
 def test_cancelling_by_filter_goes_through_all_pages(
     app: App, work: TaskHandle[[int], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fencepost.actions.local.jobs.PAGE_MAX", 3)
+    monkeypatch.setattr("fencepost.actions.local.bulk.PAGE_MAX", 3)
     work.submit_many(range(10))
     assert app.jobs.cancel(type="work") == 10
 

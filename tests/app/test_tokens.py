@@ -12,7 +12,7 @@ import pytest
 
 from fencepost import App
 from fencepost.actions.local.access import Auditor, begin
-from fencepost.core.tokens import Principal, Role, verify
+from fencepost.core.access.tokens import Principal, Role, verify
 from fencepost.errors import ConfigurationError, StoreUnavailableError, TokenNotFoundError
 from fencepost.observe.log import FIELDS
 from fencepost.store.memory.store import MemoryStore
@@ -33,7 +33,6 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 
 
 def test_a_token_is_made_listed_and_revoked(app: App) -> None:
-    """Issue 6.4."""
     token = app.tokens.create(
         "ci", roles=["read", "submit"], queues=["mail"], expires="90d", rate=100
     )
@@ -99,7 +98,7 @@ def test_what_makes_no_sense_is_refused_and_leaves_nothing(
 
 
 def test_who_makes_and_ends_tokens_is_on_record(app: App, caplog: pytest.LogCaptureFixture) -> None:
-    """Issue 6.4: in the log of the process before and after, and in the store; no secret in any."""
+    """In the log of the process before and after, and in the store; no secret in any."""
     caplog.set_level(logging.INFO, "fencepost")
     token = app.tokens.create("ci", roles="read", expires=60)
     app.tokens.revoke(token.record.id)
@@ -136,7 +135,6 @@ def test_the_log_is_read_page_by_page(app: App) -> None:
 async def test_a_server_records_what_was_done_with_its_status(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Issue 6.4."""
     caplog.set_level(logging.INFO, "fencepost")
     auditor = Auditor(app.session)
     action = begin(app.session, Principal.local(), "job.cancel", target="j1", request_id="r1")

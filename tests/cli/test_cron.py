@@ -12,7 +12,7 @@ from tests.cli.support import Command
 
 from fencepost import App
 from fencepost.core.bounds import CRON_SILENCE
-from fencepost.store.interface.crons import CronDefinition
+from fencepost.store.interface.records.crons import CronDefinition
 
 
 @pytest.fixture
@@ -77,6 +77,16 @@ def test_run_submits_what_is_stored(declared: Command) -> None:
     assert declared.ok("cron", "run", "report").strip() in declared.ok("jobs", "ls")
 
 
+def test_runs_are_listed_the_newest_first(declared: Command) -> None:
+    assert declared.json("cron", "runs", "report") == {"runs": []}
+    first = declared.json("cron", "run", "report")
+    declared.json("cron", "run", "report")
+    listed = declared.json("cron", "runs", "report")["runs"]
+    assert [run["state"] for run in listed] == ["scheduled", "scheduled"]
+    assert listed[1]["job_id"] == first["id"]
+    assert len(declared.json("cron", "runs", "report", "--limit", "1")["runs"]) == 1
+
+
 def test_pause_and_resume(declared: Command) -> None:
     assert declared.ok("cron", "pause", "report").startswith("paused cron report; next: fencepost")
     assert declared.json("cron", "ls")["crons"][1]["is_paused"]
@@ -111,7 +121,7 @@ def test_to_forget_what_a_worker_declares_says_that_it_comes_back(declared: Comm
 
 
 def test_an_unknown_name_is_refused_with_the_next_thing_to_type(declared: Command) -> None:
-    for verb in ("run", "pause", "resume", "next", "forget"):
+    for verb in ("run", "runs", "pause", "resume", "next", "forget"):
         result = declared("cron", verb, "nobody")
         assert result.exit_code == 1
         assert "no cron is called 'nobody'" in result.output

@@ -157,6 +157,22 @@ def test_flows_are_listed_cancelled_and_run_again(command: Command) -> None:
     assert handle.states() == other.states()
 
 
+def test_a_list_of_flows_says_how_many_jobs_are_in_which_state(command: Command) -> None:
+    rig = Rig(command.url)
+    older = rig.diamond("bad")
+    drain(rig.app)
+    newer = rig.diamond()
+    listed = command.json("flows", "ls", "--limit", "1")
+    assert [flow["id"] for flow in listed["flows"]] == [newer.id]
+    rest = command.json("flows", "ls", "--after", listed["next"])
+    assert [flow["id"] for flow in rest["flows"]] == [older.id]
+    assert rest["next"] is None
+    assert [flow["id"] for flow in command.json("flows", "ls", "--live")["flows"]] == [newer.id]
+    failed = command.ok("flows", "ls", "--failed")
+    assert older.id in failed
+    assert newer.id not in failed
+
+
 def test_a_retry_that_cannot_be_says_what_to_do(command: Command) -> None:
     rig = Rig(command.url)
     handle = rig.diamond("bad")

@@ -17,16 +17,16 @@ import pytest
 from tests.cli.support import ROOT, Command
 
 from fencepost.cli.main import cli
-from fencepost.core.audit import Action
+from fencepost.core.access.audit import Action
+from fencepost.core.access.tokens import Role, TokenRecord
 from fencepost.core.events import NewEvent
 from fencepost.core.flows.dependencies import Dependencies
 from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import Body, Category, ClaimedJob, Encoding, Failure, NewJob, Progress
 from fencepost.core.job.outcome import Failed, Outcome, Settlement, Succeeded, decide
-from fencepost.core.overview import WorkerInfo
-from fencepost.core.tokens import Role, TokenRecord
-from fencepost.store.interface.crons import CronDefinition
+from fencepost.core.stats.overview import WorkerInfo
 from fencepost.store.interface.queue import ClaimRequest, Enqueued, Save
+from fencepost.store.interface.records.crons import CronDefinition
 from fencepost.store.interface.store import Store
 from fencepost.store.sqlite.store import SqliteStore
 
@@ -45,9 +45,14 @@ LINES = {
     "jobs cancel": ("H",),
     "jobs retry": ("H",),
     "jobs edit": ("H", "--priority", "low"),
+    "flows ls": (),
     "dlq ls": (),
     "dlq replay": ("H",),
     "dlq discard": ("H",),
+    "dlq replays": (),
+    "dlq hold": ("H",),
+    "dlq resume": ("H",),
+    "dlq stop": ("H",),
     "queues ls": (),
     "queues pause": ("H",),
     "queues resume": ("H",),
@@ -58,6 +63,7 @@ LINES = {
     "cron ls": (),
     "cron next": ("H",),
     "cron run": ("H",),
+    "cron runs": ("H",),
     "cron pause": ("H",),
     "cron resume": ("H",),
     "cron forget": ("H",),

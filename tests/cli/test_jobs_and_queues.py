@@ -285,6 +285,42 @@ def test_dead_letters_are_replayed_by_type_up_to_a_limit(command: Command) -> No
     assert command.ok("dlq", "replay", "--all") == "replayed 1 dead letters\n"
 
 
+def test_dead_letters_are_replayed_at_a_rate(command: Command) -> None:
+    """A worker goes on with it, at its own pace; the command only starts it."""
+    for number in range(3):
+        command.submit("bad", f'{{"reason": "{number}"}}')
+    command.ok("worker", "--burst")
+    words = ("dlq", "replay", "--all", "--rate", "10", "--stop-above", "20%")
+    told = command.ok(*words)
+    assert "of 3 dead letters" in told
+    (replay,) = command.json("dlq", "replays")
+    assert (replay["state"], replay["rate"], replay["stop_above"]) == ("running", 10.0, 0.2)
+    assert replay["id"] in told
+    assert replay["id"] in command.ok("dlq", "replays")
+    for verb, state in (("hold", "held"), ("resume", "running"), ("stop", "stopped")):
+        assert command.json("dlq", verb, replay["id"])["state"] == state
+    assert command("dlq", "hold", replay["id"]).exit_code == 1
+    refused = command("dlq", "stop", "0e3b7f9c-6a01-4d2e-9c55-6f0d5b1f2a77")
+    assert (refused.exit_code, "(replay_not_found)" in refused.output) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--rate", "10"),
+        ("--all", "--stop-above", "20%"),
+        ("--all", "--rate", "10", "--stop-above", "some"),
+        ("0e3b7f9c-6a01-4d2e-9c55-6f0d5b1f2a77", "--rate", "10"),
+    ],
+)
+def test_a_rate_that_is_not_understood_starts_nothing(
+    command: Command, words: tuple[str, ...]
+) -> None:
+    command.submit("bad", '{"reason": "x"}')
+    assert command("dlq", "replay", *words).exit_code == 2
+    assert command.json("dlq", "replays") == []
+
+
 def test_dead_letters_are_discarded(command: Command, ran: dict[str, str]) -> None:
     assert command("dlq", "discard", "--all", input="n\n").exit_code == 1
     assert command.ok("dlq", "discard", "--all", "--yes") == "discarded 1 dead letters\n"

@@ -37,8 +37,8 @@ from fencepost.core.limits.rates import Rate
 from fencepost.core.limits.type_limits import TypeLimits
 from fencepost.core.moves import MOVED, MOVING
 from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
-from fencepost.store.interface.cluster import WorkerInfo
 from fencepost.store.interface.queue import ClaimRequest, Spawn
+from fencepost.store.interface.records.cluster import WorkerInfo
 from fencepost.store.interface.settings import Scope
 from fencepost.store.interface.store import Store
 from fencepost.store.open import open_store

@@ -38,7 +38,7 @@ def test_without_an_app_the_store_is_served_and_nothing_checked(command: Command
     (command.folder / "app.py").unlink()
     child = command.start("server", "--port", "0")
     url = url_of(command)
-    assert "no app" in command.log
+    wait_until(lambda: "no app" in command.log, "the line about the app")
     job = {"type": "elsewhere", "payload": [1]}
     assert httpx.post(f"{url}/v1/jobs", json=job).status_code == 201
     assert end(child) == 0

@@ -14,7 +14,7 @@ from fencepost.errors import UnknownOutcomeError
 
 
 def test_a_token_is_all_that_standard_output_gets(command: Command) -> None:
-    """Issue 6.4: so that a script can keep it; also in a folder without a store yet."""
+    """So that a script can keep it; also in a folder without a store yet."""
     result = command("tokens", "create", "ci", "--role", "submit")
     assert result.exit_code == 0
     assert re.fullmatch(r"fp_[0-9a-f]{12}_[0-9a-f]{48}\n", result.stdout)
@@ -24,7 +24,6 @@ def test_a_token_is_all_that_standard_output_gets(command: Command) -> None:
 
 
 def test_a_list_shows_what_tokens_are_good_for_and_no_digest(command: Command) -> None:
-    """Issue 6.4."""
     options = ["--role", "read", "--role", "submit", "--queue", "mail", "--expires", "90d"]
     made = command.json("tokens", "create", "deploy", *options, "--rate", "2.5")
     command.ok("tokens", "create", "other", "--role", "admin")
@@ -82,7 +81,6 @@ def test_a_store_that_may_have_made_it_is_told_of(
 
 
 def test_the_audit_log_says_who_did_what(command: Command) -> None:
-    """Issue 6.4."""
     token_id = command.json("tokens", "create", "ci", "--role", "read")["id"]
     command.ok("tokens", "revoke", "ci")
     (revoked, created) = command.json("audit", "ls")["actions"]

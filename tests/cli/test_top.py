@@ -14,7 +14,7 @@ from fencepost.cli.commands.frame import Activity, RecentFailure, Snapshot, fram
 from fencepost.cli.screen import read_keys
 from fencepost.core.job.job import Category, Failure
 from fencepost.core.job.lifecycle import State
-from fencepost.core.overview import QueueView, WorkerInfo
+from fencepost.core.stats.overview import QueueView, WorkerInfo
 
 __all__ = ["terminal"]
 

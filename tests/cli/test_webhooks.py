@@ -13,7 +13,7 @@ from fencepost import App, Webhooks
 from fencepost.core.job.lifecycle import State
 from fencepost.core.webhooks.delivery import DELIVERY_QUEUE, Delivery, delivery_job
 from fencepost.core.webhooks.signature import parse_secrets
-from fencepost.store.interface.cluster import WorkerInfo
+from fencepost.store.interface.records.cluster import WorkerInfo
 from fencepost.webhooks import new_secret
 
 

@@ -9,8 +9,8 @@ import pytest
 from tests.cli.support import Command
 
 from fencepost import App, EncryptionKey
-from fencepost.cli.jobs import where
-from fencepost.cli.jobs.where import parse_comparison
+from fencepost.actions.local import look
+from fencepost.core.look import parse_comparison
 from fencepost.errors import ConfigurationError
 
 VIEW = {
@@ -61,7 +61,8 @@ NOT_MET = [
 @pytest.mark.parametrize("text", [*MET, *NOT_MET])
 def test_a_condition_compares_as_json_does(text: str) -> None:
     """As text too if text is stored: nobody knows which of the two a payload has."""
-    assert parse_comparison(text).is_met(VIEW) == (text in MET)
+    condition = parse_comparison(text)
+    assert condition.is_met(VIEW.get(condition.path[0])) == (text in MET)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_what_is_no_condition_is_refused_with_an_example(command: Command, text:
 @pytest.fixture
 def numbered(command: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
     """Store nine jobs, whose payloads are {"n": 0} to {"n": 8}, on pages of four."""
-    monkeypatch.setattr(where, "SCAN_PAGE", 4)
+    monkeypatch.setattr(look, "LOOK_PAGE", 4)
     with App(command.url) as app:
 
         @app.task
@@ -130,6 +131,28 @@ def test_the_bound_stops_it_and_says_how_to_go_on(numbered: Command) -> None:
     assert (found(rest, numbered), rest["next"], rest["read"]) == ([1, 0], None, 3)
 
 
+def test_the_other_conditions_without_an_index_and_the_order(numbered: Command) -> None:
+    answer = numbered.json("jobs", "ls", "--priority", "normal", "--order", "oldest")
+    assert (found(answer, numbered), answer["read"]) == (list(range(9)), 9)
+    assert numbered.json("jobs", "ls", "--priority", "low", "--error", "x")["jobs"] == []
+    listed = numbered.json("jobs", "ls", "--key", "none")
+    assert (listed["jobs"], "read" in listed) == ([], False)
+
+
+def test_many_are_edited_and_cancelled_by_conditions(numbered: Command) -> None:
+    of = ("--of", "type:count", "--of", "where:payload.n<2", "--of", "state:scheduled")
+    edited = numbered.json("jobs", "edit", *of, "--priority", "high", "--yes")
+    assert edited == {"count": 2, "refused": {}}
+    high = numbered.json("jobs", "ls", "--priority", "high")
+    assert found(high, numbered) == [1, 0]
+    assert numbered("jobs", "edit", *of, "--payload", "{}", "--yes").exit_code == 2
+    assert numbered("jobs", "edit", "--priority", "low", "--yes").exit_code == 2
+    for wrong in ("type", "colour:red", "where:a=1", "tag:x", "created-after:never"):
+        options = ("--of", wrong, "--priority", "low", "--yes")
+        assert numbered("jobs", "edit", *options).exit_code in (1, 2), wrong
+    assert numbered.json("jobs", "cancel", "--priority", "high", "--yes") == {"count": 2}
+
+
 def test_an_encrypted_payload_is_read_with_the_keys_of_the_app(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,8 +167,8 @@ def test_an_encrypted_payload_is_read_with_the_keys_of_the_app(
     options = ("jobs", "ls", "--where", "payload.name=Ada")
     without = command(*options)
     assert "read 1 jobs, 0 match" in without.stderr
-    assert "1 are encrypted with keys that are not here" in without.stderr
-    assert command.json("jobs", "ls", "--where", "payload.name!=Ada")["encrypted"] == 1
+    assert "1 cannot be compared and do not match" in without.stderr
+    assert command.json("jobs", "ls", "--where", "payload.name!=Ada")["unreadable"] == 1
     (job,) = command.json(*options, "--app", "locked")["jobs"]
     assert job["id"] == job_id
     monkeypatch.setenv("FENCEPOST_KEYS", key.text)

@@ -31,7 +31,12 @@ from fencepost import (
 )
 from fencepost.client import JobHandle
 from fencepost.core.job.job import Body
-from fencepost.errors import CronNotFoundError, DependencyCycleError, FlowNotFoundError
+from fencepost.errors import (
+    CronNotFoundError,
+    DependencyCycleError,
+    FlowNotFoundError,
+    ReplayNotFoundError,
+)
 
 LARGE = 2**77 + 1
 
@@ -181,6 +186,15 @@ def test_jobs_are_found_page_by_page_and_steered(client: Client) -> None:
     assert len(client.jobs.find(created_after=datetime.now(UTC) - hour, queue="mail")) == 3
     assert not client.jobs.find(created_before=datetime.now(UTC) - hour).jobs
     assert client.jobs.count(state="ready", queue="mail") == 3
+    oldest = client.jobs.find(queue="mail", order="oldest", where="payload.a>0")
+    assert ([job.id for job in oldest], oldest.looked) == ([job.id for job in jobs[1:]], 3)
+    assert client.jobs.count(tags={"of:what": "a:b"}, priority=["normal", "high"]) == 3
+    bounded = client.jobs.bounded_count(where=["payload.a<=1", "payload.b!=0"])
+    assert (bounded.count, bounded.is_exact, bounded.unreadable) == (1, True, 0)
+    assert not client.jobs.find(error="no such").jobs
+    changed = client.jobs.edit_all({"priority": "bulk"}, where="payload.a=2", queue="mail")
+    assert (changed.count, changed.refused) == (1, {})
+    assert [job.id for job in client.jobs.find(priority=4)] == [jobs[2].id]
     assert client.jobs.edit(jobs[0].id, priority="low", tags={"new": "1"}).tags == {"new": "1"}
     assert client.jobs.cancel(jobs[0].id) == 1
     assert client.jobs.cancel(queue="mail") == 2
@@ -229,6 +243,9 @@ def test_flows_are_submitted_waited_for_and_steered(client: Client) -> None:
     assert flow.results(timeout=20) == {"first": 3, "second": LARGE + 3, "then": 11}
     assert set(flow.wait().values()) == set(flow.states().values()) == {"completed"}
     assert client.flows.get(flow.id) == flow
+    (listed,) = client.flows.find(limit=1)
+    assert listed.id == flow.id
+    assert client.flows.find("failed").flows == []
     assert flow["first"] in list(flow)
     failing = client.flow(
         {
@@ -334,7 +351,6 @@ def test_what_is_refused_is_refused_as_an_app_does_it(client: Client) -> None:
         (ConfigurationError, lambda: client.task("add", retry=Retry(backoff=lambda *_: 1))),
         (ConfigurationError, lambda: client.jobs.find(after="nonsense")),
         (ConfigurationError, lambda: client.jobs.find(state="nonsense")),
-        (ConfigurationError, lambda: client.jobs.count(tags={"a": "b"})),
         (ConfigurationError, lambda: client.flow({"a": node}).submit(conn=object())),
         (ConfigurationError, lambda: client.jobs.cancel()),
         (JobNotFoundError, lambda: client.jobs.get("../queues")),
@@ -428,3 +444,28 @@ def test_a_waiting_job_is_edited_and_hastened(client: Client, app: App) -> None:
         client.jobs.edit(job.id, queue="elsewhere")
     with pytest.raises(TypeError):
         client.jobs.edit(job.id, attempt=1)  # type: ignore[call-arg]  # that is the point
+
+
+@pytest.mark.usefixtures("working")
+def test_replays_are_started_seen_and_steered(client: Client, app: App) -> None:
+    for job in client.task("fail", retry=Retry.none()).submit_many([{"code": "a"}, {"code": "b"}]):
+        with pytest.raises(JobFailedError):
+            job.result(20)
+    since = datetime(2000, 1, 1, tzinfo=UTC)
+    started = client.replays.start(type="fail", since=since, rate=0.01, patch={"n": LARGE})
+    assert (started.state, started.total, started.since) == ("running", 2, since)
+    assert (started.patched, client.replays.get(started.id).id) == (["n"], started.id)
+    assert client.replays.hold(started.id).state == "held"
+    assert client.replays.resume(started.id).state == "running"
+    assert client.replays.stop(started.id).state == "stopped"
+    assert [each.id for each in client.replays.list()] == [started.id]
+    assert app.replays.get(started.id).started_at == started.started_at
+    for bad in ("x", "0e3b7f9c-6a01-4d2e-9c55-6f0d5b1f2a77"):
+        with pytest.raises(ReplayNotFoundError):
+            client.replays.stop(bad)
+    with pytest.raises(StateConflictError):
+        client.replays.resume(started.id)
+    with pytest.raises(ConfigurationError):
+        client.replays.start(rate=0)
+    with pytest.raises(ConfigurationError):
+        client.replays.start(speed=1)  # type: ignore[call-arg]  # refused before it is sent

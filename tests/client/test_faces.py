@@ -21,6 +21,7 @@ from fencepost.handles.queues import (
     TypeList,
     WorkerList,
 )
+from fencepost.handles.replays import AsyncReplayTable, ReplayTable
 
 PAIRS: list[tuple[type, type]] = [
     (Client, client.AsyncClient),
@@ -37,6 +38,7 @@ PAIRS: list[tuple[type, type]] = [
     (TypeList, AsyncTypeList),
     (WorkerList, AsyncWorkerList),
     (CronTable, AsyncCronTable),
+    (ReplayTable, AsyncReplayTable),
 ]
 PLAIN = {"using", "prepare", "flow", "to_dict", "to_json", "task", "event"}
 """Methods that ask no server, and are the same in both faces."""
@@ -56,6 +58,7 @@ PARTS = {
     "types": TypeList,
     "workers": WorkerList,
     "crons": CronTable,
+    "replays": ReplayTable,
 }
 # Where the client differs: it has no function to look at, no store, and nobody's transaction.
 NAMES: list[tuple[type, type, set[str]]] = [
@@ -104,7 +107,7 @@ def test_the_client_has_the_names_of_the_app(near: type, far: type, missing: set
 
 def test_the_parts_of_a_client_have_two_faces() -> None:
     here = Client("http://x")
-    for name in ("jobs", "flows", "dead_letters", "events", "queues", "types", "workers", "crons"):
+    for name in PARTS:
         assert (
             type(getattr(here.aio, name)).__name__ == f"Async{type(getattr(here, name)).__name__}"
         )

@@ -18,7 +18,6 @@ from fencepost.testing import drain
 
 
 def test_roles_and_rates_are_told_by_their_exceptions(app: App) -> None:
-    """Issue 6.4."""
     submitter = app.tokens.create("submitter", roles="submit").text
     slow = app.tokens.create("slow", roles="read", rate=0.01).text
     with serving(app, is_local=False) as server:

@@ -6,20 +6,19 @@ from typing import Any
 
 import pytest
 
-from fencepost.core.audit import decode_detail, encode_detail, make_action
-from fencepost.core.bounds import (
+from fencepost.core.access.audit import decode_detail, encode_detail, make_action
+from fencepost.core.access.bounds import (
     AUDIT_DETAIL_BYTES_MAX,
     AUDIT_NAME_LENGTH_MAX,
     AUDIT_TARGET_LENGTH_MAX,
     REQUEST_ID_LENGTH_MAX,
 )
-from fencepost.core.tokens import Principal, Role
+from fencepost.core.access.tokens import Principal, Role
 
 ALICE = Principal(token_id="0123456789ab", name="alice", roles=frozenset({Role.OPERATE}))
 
 
 def test_an_action_says_who_did_what_to_what() -> None:
-    """Issue 6.4."""
     action = make_action(
         ALICE, "job.cancel", id="i", target="j1", detail={"count": 3}, request_id="r"
     )
@@ -29,7 +28,7 @@ def test_an_action_says_who_did_what_to_what() -> None:
 
 
 def test_whatever_a_stranger_sends_fits_and_can_be_stored() -> None:
-    """Issue 6.4: bounded, and nothing that steers a terminal or that a database refuses."""
+    """Bounded, and nothing that steers a terminal or that a database refuses."""
     action = make_action(
         ALICE, "a" * 1000, id="i", target="\x1b[2J\0\ud800" + "t" * 1000, request_id="r" * 1000
     )

@@ -10,7 +10,7 @@ from fencepost.core.limits.rates import Bucket, capacity
 
 
 def test_a_second_may_come_at_once_and_then_the_rate_holds() -> None:
-    """Issue 6.4: and whoever waits as long as told is served."""
+    """A caller that waits for the time it was given is served."""
     bucket = Bucket.full(5.0, 100.0)
     for _ in range(5):
         bucket, wait = bucket.take(5.0, 100.0)

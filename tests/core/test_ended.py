@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core import statistics as module
 from fencepost.core.job.lifecycle import State
-from fencepost.core.statistics import OVERLAP, EndedJob, Follower
+from fencepost.core.stats import statistics as module
+from fencepost.core.stats.statistics import OVERLAP, EndedJob, Follower
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

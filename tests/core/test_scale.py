@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.core.bounds import SCALE_SLOTS_MAX
-from fencepost.core.overview import Load, Scale, scale
+from fencepost.core.stats.overview import Load, Scale, scale
 
 
 def asked(target: float = 60.0, **fields: Any) -> Scale:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.attention import slow
 from fencepost.core.bounds import SERIES_LANES_MAX, SERIES_LINES_MAX
 from fencepost.core.job.lifecycle import State
-from fencepost.core.series import (
+from fencepost.core.stats.attention import slow
+from fencepost.core.stats.series import (
     LaneSample,
     LaneTotals,
     Line,

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from fencepost.core.bounds import STATS_NAMES_MAX
 from fencepost.core.job.lifecycle import State
-from fencepost.core.statistics import EndedJob, Percentiles, Statistics, percentiles, statistics
+from fencepost.core.stats.statistics import (
+    EndedJob,
+    Percentiles,
+    Statistics,
+    percentiles,
+    statistics,
+)
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

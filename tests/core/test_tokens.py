@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core import tokens
-from fencepost.core.bounds import TOKEN_ID_BYTES, TOKEN_QUEUES_MAX, TOKEN_SECRET_BYTES
-from fencepost.core.tokens import (
+from fencepost.core.access import tokens
+from fencepost.core.access.bounds import TOKEN_ID_BYTES, TOKEN_QUEUES_MAX, TOKEN_SECRET_BYTES
+from fencepost.core.access.tokens import (
     LENGTH,
     NewToken,
     Principal,
@@ -44,7 +44,7 @@ TOKEN = make()
 
 
 def test_a_token_says_whose_it_is_and_holds_a_secret() -> None:
-    """Issue 6.4: 192 bits of randomness beside the id."""
+    """192 bits of randomness beside the id."""
     assert TOKEN.text == f"fp_{RAW[:6].hex()}_{RAW[6:].hex()}"
     assert len(TOKEN.text) == LENGTH
     assert id_in(TOKEN.text) == TOKEN.record.id == "000102030405"
@@ -54,7 +54,7 @@ def test_a_token_says_whose_it_is_and_holds_a_secret() -> None:
 
 
 def test_nothing_that_is_stored_or_shown_lets_anybody_in() -> None:
-    """Issue 6.4: the text is in no representation; the record is not the text."""
+    """The text is in no representation; the record is not the text."""
     secret = TOKEN.text.rpartition("_")[2]
     for shown in (repr(TOKEN), str(TOKEN), repr(TOKEN.record), f"{TOKEN.__rich_repr__()}"):
         assert secret not in shown
@@ -91,7 +91,7 @@ FORGED = [
 
 @pytest.mark.parametrize("presented", FORGED, ids=lambda text: ascii(text[:70]))
 def test_what_is_forged_is_refused_and_nothing_else_happens(presented: str) -> None:
-    """Issue 6, bad input: truncated, of other alphabets, huge; a plain no."""
+    """Truncated, of other alphabets, huge: refused, and nothing fails."""
     assert not verify(presented, TOKEN.record, NOW)
     assert not verify(presented, None, NOW)
     assert id_in(presented) is None or presented != TOKEN.text
@@ -119,7 +119,7 @@ def test_a_damaged_digest_lets_nobody_in() -> None:
 def test_the_same_work_is_done_whether_or_not_the_id_is_known(
     presented: str, is_known: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Issue 6.4: one hash, and one comparison in constant time over equal lengths."""
+    """One hash, and one comparison in constant time over equal lengths."""
     compared: list[tuple[int, int]] = []
     hashed: list[str] = []
     digest_of = tokens.digest_of
@@ -143,7 +143,6 @@ def test_the_same_work_is_done_whether_or_not_the_id_is_known(
 
 
 def test_a_token_expires_at_its_instant_and_a_revoked_one_is_over_at_once() -> None:
-    """Issue 6.4."""
     token = make(expires=60.0)
     ends = NOW + timedelta(seconds=60)
     assert token.record.expires_at == ends
@@ -158,7 +157,6 @@ def test_a_token_expires_at_its_instant_and_a_revoked_one_is_over_at_once() -> N
 
 
 def test_admin_may_all_and_the_others_what_they_are_called() -> None:
-    """Issue 6.4."""
     for held in Role:
         principal = Principal(name="x", roles=frozenset({held}))
         allowed = {role for role in Role if principal.may(role)}
@@ -166,7 +164,6 @@ def test_admin_may_all_and_the_others_what_they_are_called() -> None:
 
 
 def test_a_scope_is_the_queues_it_names() -> None:
-    """Issue 6.4."""
     everywhere = Principal.of(TOKEN.record)
     assert everywhere.may_use("anything")
     assert (everywhere.token_id, everywhere.name) == (TOKEN.record.id, "ci")

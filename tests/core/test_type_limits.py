@@ -18,7 +18,7 @@ from fencepost.core.limits.type_limits import (
     check_limits,
     parse_limits,
 )
-from fencepost.core.overview import TypeView
+from fencepost.core.stats.overview import TypeView
 from fencepost.errors import InvalidRateError
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

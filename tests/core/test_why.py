@@ -17,7 +17,7 @@ from fencepost.core.job.policy import Priority
 from fencepost.core.job.why import Reason, Situation, explain
 from fencepost.core.limits.rates import Rate
 from fencepost.core.limits.type_limits import TypeLimits, TypeUsage
-from fencepost.core.overview import QueueView, WorkerInfo, unserved
+from fencepost.core.stats.overview import QueueView, WorkerInfo, unserved
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 RATED = TypeLimits(rate=Rate(100, 60.0))

@@ -58,8 +58,8 @@ def record_hour(shop: Any) -> None:
     store: Any = shop.app.store
     if not hasattr(store, "series"):
         return
-    core: Any = importlib.import_module("fencepost.core.series")
-    row: Any = importlib.import_module("fencepost.store.interface.series").SeriesRow
+    core: Any = importlib.import_module("fencepost.core.stats.series")
+    row: Any = importlib.import_module("fencepost.store.interface.records.series").SeriesRow
     rng, rows, done, failed = random.Random(7), [], 0, 0
     now = core.aligned(shop.app.session.clock.now(), STEP)
     for place in range(HOUR // STEP):

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from playwright.sync_api import expect
+from tests.cli.support import wait_until
 from tests.dashboard.conftest import PATIENCE, Scene, Visit, visiting
 
 
@@ -84,7 +85,7 @@ def test_all_that_match_are_counted_and_the_number_is_typed(visit: Visit, scene:
     expect(page.locator("tr[data-id]").nth(49)).to_be_visible()
     page.keyboard.press("a")
     page.keyboard.press("a")
-    page.get_by_text("All that match", exact=True).wait_for()
+    page.get_by_text("All 120 that match", exact=True).wait_for()
     page.get_by_role("button", name="Cancel…").click()
     asked = page.get_by_role("dialog")
     asked.get_by_text("Cancel 120 jobs?").wait_for()
@@ -93,6 +94,46 @@ def test_all_that_match_are_counted_and_the_number_is_typed(visit: Visit, scene:
     button(asked, "Cancel 120").click()
     page.get_by_text("120 jobs cancelled.").wait_for()
     assert scene.app.jobs.count(type="transcode_video", state="cancelled") >= 120
+
+
+def test_jobs_are_found_by_their_payload_and_get_a_priority(visit: Visit, scene: Scene) -> None:
+    """What is costly says so; the priority is set at once, and taken back."""
+    task = scene.shop.tasks["transcode_video"].using(delay=3600, tags={"batch": "looked"})
+    ids = [task.submit(f"{number}.mov").id for number in range(3)]
+    page = visit.go("jobs?tag=batch%3Alooked")
+    expect(page.locator("tr[data-id]")).to_have_count(3)
+    page.keyboard.press("/")
+    page.keyboard.type("payload.path:1.mov")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**where=payload.path%3D1.mov*")
+    expect(page.locator("tr[data-id]")).to_have_count(1)
+    page.get_by_text("Looked at 3 jobs, all that meet the other conditions.").wait_for()
+    for key in ("Escape", "j", "x"):
+        page.keyboard.press(key)
+    page.get_by_label("Set the priority").select_option("critical")
+    page.get_by_text("1 job now of priority critical.").wait_for()
+    assert scene.app.jobs.get(ids[1]).refresh().priority == 0
+    button(page, "Undo").click()
+    page.get_by_text("1 job now of priority normal.").wait_for()
+    assert [scene.app.jobs.get(each).refresh().priority for each in ids] == [2, 2, 2]
+
+
+def test_delayed_jobs_run_now_and_the_oldest_come_first(visit: Visit, scene: Scene) -> None:
+    task = scene.shop.tasks["transcode_video"].using(delay=3600, tags={"batch": "late"})
+    ids = [task.submit(f"{number}.avi").id for number in range(3)]
+    page = visit.go("jobs?tag=batch%3Alate")
+    expect(page.locator("tr[data-id]")).to_have_count(3)
+    page.get_by_role("button", name=re.compile("^Age")).click()
+    page.wait_for_url("**order=oldest*")
+    expect(page.locator("tr[data-id]").first).to_have_attribute("data-id", ids[0])
+    page.keyboard.press("a")
+    page.keyboard.press("a")
+    page.get_by_text("All 3 that match", exact=True).wait_for()
+    button(page, "Run now…").click()
+    page.get_by_role("dialog").get_by_text("Run now 3 jobs?").wait_for()
+    button(page, "Run now 3").click()
+    page.get_by_text("3 jobs due now.").wait_for()
+    assert all(scene.app.jobs.get(each).state != "delayed" for each in ids)
 
 
 def test_a_queue_is_paused_limited_and_taken_back(visit: Visit, scene: Scene) -> None:
@@ -111,16 +152,42 @@ def test_a_queue_is_paused_limited_and_taken_back(visit: Visit, scene: Scene) ->
     assert (queue.is_paused, queue.max_running) == (False, 5)
 
 
-def test_dead_letters_are_replayed_at_a_rate(visit: Visit, scene: Scene) -> None:
+def test_dead_letters_are_replayed_at_a_rate_by_the_server(visit: Visit, scene: Scene) -> None:
+    """It is held, goes on without the page that started it, and is seen again."""
     before = len(scene.app.dead_letters.list(type="send_receipt"))
     page = visit.go("dead-letters?type=send_receipt", "KeyError")
     page.get_by_label("All in this group").check()
-    page.get_by_role("slider").fill("50")
-    page.get_by_role("button", name=re.compile(f"^Replay {before} at 50 a second")).click()
+    page.get_by_role("slider").fill("1")
+    page.get_by_label(re.compile("^Change these fields")).fill('{"a":')
+    page.get_by_text("The fields are not a JSON object.").wait_for()
+    start = page.get_by_role("button", name=re.compile(f"^Replay {before} at 1 a second"))
+    expect(start).to_be_disabled()
+    page.get_by_label(re.compile("^Change these fields")).fill("")
+    start.click()
     button(page, f"Replay {before}").click()
-    page.get_by_text(f"{before} of {before}").wait_for()
+    page.get_by_text(f"Replay of {before} dead letters started.").wait_for()
+    row = page.get_by_role("list", name="Replays").get_by_role("listitem").first
+    button(row, "Hold").click()
+    row.get_by_text("held, 1 a second, stops above 20 % failed").wait_for()
+    (held,) = scene.app.replays.list()
+    assert (held.state, held.total, held.stop_above) == ("held", before, 0.2)
+    button(row, "Resume").click()
+    page.goto(f"{scene.url}/queues")
+    wait_until(lambda: scene.app.replays.get(held.id).state == "done", "the replay is done")
+    page = visit.go("dead-letters", "Replays")
+    page.get_by_text(f"{before} of {before} replayed").wait_for()
     replayed = [job for job in scene.app.jobs.find(type="send_receipt") if job.replay_of]
     assert len(replayed) == before
+
+
+def test_a_replay_is_stopped_by_hand(visit: Visit, scene: Scene) -> None:
+    replay = scene.app.replays.start(type="nothing-of-this", rate=0.01)
+    scene.app.replays.hold(replay.id)
+    page = visit.go("dead-letters", "nothing-of-this")
+    row = page.get_by_role("list", name="Replays").get_by_role("listitem").first
+    button(row, "Stop").click()
+    row.get_by_text("stopped by hand").wait_for()
+    assert scene.app.replays.get(replay.id).state == "stopped"
 
 
 def test_a_cron_is_run_now(visit: Visit, scene: Scene) -> None:

@@ -91,7 +91,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
 
 
 def worker_named(name: str, number: int, app: App) -> Any:
-    from fencepost.core.overview import WorkerInfo
+    from fencepost.core.stats.overview import WorkerInfo
 
     return WorkerInfo(
         id=f"{name[:80]}{number}",

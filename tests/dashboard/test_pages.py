@@ -20,7 +20,7 @@ PAGES = {
     "jobs/{retrying}": "GatewayTimeout",
     "jobs/{delayed}": "Nobody holds it",
     "dead-letters": "KeyError",
-    "flows": "reserve",
+    "flows": "render_invoice",
     "flows/{flow}": "payment",
     "queues": "transcode_video",
     "workers": "payments, mail, default, reports",
@@ -146,3 +146,43 @@ def test_rows_do_not_move_under_the_pointer(visit: Visit, scene: Scene) -> None:
 def test_a_job_that_nobody_has_and_a_page_that_is_not_there(visit: Visit, scene: Scene) -> None:
     visit.go("jobs/0e3b7f9c-6a01-4d2e-9c55-6f0d5b1f2a77", "No job has this id")
     visit.go("flows/0e3b7f9c-6a01-4d2e-9c55-6f0d5b1f2a77", "No flow has this id")
+
+
+def test_flows_are_listed_by_kind_and_older_ones_on_demand(visit: Visit, scene: Scene) -> None:
+    page = visit.go("flows", "under way")
+    flow = scene.ids["flow"]
+    expect(page.locator(f"a[href$='/flows/{flow}']")).to_be_visible()
+    page.get_by_role("button", name="failed").click()
+    page.wait_for_url("**/flows?kind=failed")
+    page.get_by_text("No flow has failed").wait_for()
+    page.get_by_role("button", name="under way").click()
+    page.locator(f"a[href$='/flows/{flow}']").click()
+    page.wait_for_url(f"**/flows/{flow}")
+
+
+def test_a_cron_shows_its_last_runs_and_who_paused_it(visit: Visit, scene: Scene) -> None:
+    page = visit.go("crons", "At 08:00 on Monday through Friday")
+    page.get_by_role("button", name="Run now").click()
+    page.wait_for_url("**/jobs/*")
+    page = visit.go("crons", "report")
+    run = page.locator(".runs a").first
+    run.wait_for()
+    assert "by hand" in (run.get_attribute("aria-label") or "")
+    page.get_by_role("button", name="Pause", exact=True).click()
+    page.get_by_text("Paused by").wait_for()
+    page.get_by_role("button", name="Resume").click()
+    run.click()
+    page.wait_for_url("**/jobs/*")
+
+
+def test_workers_show_their_version_the_leader_and_those_that_are_gone(
+    visit: Visit, scene: Scene
+) -> None:
+    worker = scene.shop.start_worker(version="4f2c9d1")
+    page = visit.go("workers", worker.id)
+    row = page.get_by_role("row").filter(has_text=worker.id).first
+    expect(row).to_contain_text("4f2c9d1")
+    page.get_by_text("leader").first.wait_for()
+    worker.stop()
+    gone = page.locator("section", has_text="Gone").get_by_role("row").filter(has_text=worker.id)
+    expect(gone).to_contain_text("stopped", timeout=15_000)

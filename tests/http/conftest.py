@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -23,12 +22,6 @@ def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
         monkeypatch.setitem(sys.modules, "uvloop", None)
     name: str = request.param
     return name
-
-
-@pytest.fixture(params=["sqlite", "memory"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A fresh store of each kind."""
-    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
 
 
 @pytest.fixture

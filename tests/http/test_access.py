@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fencepost.errors import ConfigurationError, ForbiddenError
-from fencepost.http.authentication import check_exposure, check_local, is_loopback
+from fencepost.http.origin import check_exposure, check_local, is_loopback
 
 HOME = ["localhost", "LOCALHOST", "app.localhost", "127.0.0.1", "127.8.8.8", "[::1]", "::1"]
 ABROAD = [
@@ -22,7 +22,7 @@ def test_this_machine_needs_no_token(host: str) -> None:
 
 @pytest.mark.parametrize("host", ABROAD)
 def test_beyond_this_machine_a_server_refuses_to_listen_without_a_token(host: str) -> None:
-    """Issue 6.4: and says what to type."""
+    """The refusal says what to type."""
     assert not is_loopback(host)
     with pytest.raises(ConfigurationError, match="fencepost tokens create NAME --role admin"):
         check_exposure(host, False)
@@ -55,7 +55,7 @@ def test_a_request_of_this_machine_is_let_in(host: str) -> None:
     ids=str,
 )
 def test_a_foreign_name_for_this_machine_is_refused(pairs: tuple[tuple[str, str], ...]) -> None:
-    """Issue 6.4: a name that a stranger has made to mean 127.0.0.1."""
+    """A name that a stranger has made to mean 127.0.0.1."""
     with pytest.raises(ForbiddenError, match="localhost"):
         check_local(headers(*pairs))
 
@@ -69,7 +69,7 @@ def test_a_foreign_name_for_this_machine_is_refused(pairs: tuple[tuple[str, str]
     ],
 )
 def test_a_page_of_another_site_is_refused(origin: str) -> None:
-    """Issue 6.4: also of another port of this machine, where anything may run."""
+    """Also of another port of this machine, where anything may run."""
     with pytest.raises(ForbiddenError, match="pages of other sites are refused"):
         check_local(headers(("host", "localhost:8000"), ("origin", origin)))
 

@@ -10,8 +10,8 @@ from tests.http.conftest import Caller
 from fencepost import App
 from fencepost.errors import StoreUnavailableError
 from fencepost.store.interface.facet import Method
-from fencepost.store.interface.overview import OverviewFacet
 from fencepost.store.interface.reader import ReaderFacet
+from fencepost.store.interface.records.overview import OverviewFacet
 from fencepost.store.plan import Operation
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -12,7 +11,7 @@ from tests.http.conftest import Caller
 from fencepost import App
 from fencepost.core.bounds import PAUSED_LONG, WORKER_QUIET
 from fencepost.http import asgi
-from fencepost.store.interface.cluster import WorkerInfo
+from fencepost.store.interface.records.cluster import WorkerInfo
 from fencepost.store.memory.store import MemoryStore
 from fencepost.testing.clock import FakeClock
 
@@ -26,20 +25,8 @@ smtplib.SMTPServerDisconnected: {message}
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def app(clock: FakeClock) -> App:
     return App(store=MemoryStore(clock=clock))
-
-
-@pytest.fixture
-async def api(app: App) -> AsyncIterator[Caller]:
-    transport = httpx.ASGITransport(app=asgi(app, is_local=True), raise_app_exceptions=True)
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-        yield Caller(client)
 
 
 async def die(
@@ -184,7 +171,7 @@ async def test_a_group_that_rises_needs_somebody(api: Caller, clock: FakeClock) 
 
 
 async def test_a_token_for_a_queue_sees_what_concerns_it(app: App, clock: FakeClock) -> None:
-    """Issue 6: nothing of others, not even a number."""
+    """Nothing of others, not even a number."""
     served = asgi(app)
     tokens = {
         queue: app.tokens.create(queue, roles=["read", "submit", "work"], queues=[queue]).text

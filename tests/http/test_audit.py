@@ -9,18 +9,14 @@ import httpx
 import pytest
 
 from fencepost import App
-from fencepost.core.audit import Action
-from fencepost.core.bounds import AUDIT_REFUSED_MAX, AUDIT_REFUSED_WINDOW, TAG_COUNT_MAX
+from fencepost.core.access.audit import Action
+from fencepost.core.access.bounds import AUDIT_REFUSED_MAX, AUDIT_REFUSED_WINDOW
+from fencepost.core.bounds import TAG_COUNT_MAX
 from fencepost.http import asgi
 from fencepost.store.memory.store import MemoryStore
 from fencepost.testing.clock import FakeClock
 
 Ask = Callable[..., Awaitable[httpx.Response]]
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
 
 
 @pytest.fixture

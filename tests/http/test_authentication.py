@@ -9,13 +9,13 @@ import pytest
 from tests.core.test_tokens import FORGED
 
 from fencepost import App
-from fencepost.core.bounds import (
+from fencepost.core.access.bounds import (
     TOKEN_CACHE_SECONDS,
     TOKEN_LOOK_SECONDS,
     TOKEN_STALE_SECONDS,
     TOKENS_MAX,
 )
-from fencepost.core.tokens import Principal, Role
+from fencepost.core.access.tokens import Principal, Role
 from fencepost.errors import (
     ForbiddenError,
     StoreUnavailableError,
@@ -24,7 +24,7 @@ from fencepost.errors import (
     UnknownOutcomeError,
 )
 from fencepost.http.authentication import Authenticator
-from fencepost.store.interface.access import AccessFacet
+from fencepost.store.interface.records.access import AccessFacet
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
 from fencepost.testing.clock import FakeClock
@@ -50,11 +50,6 @@ class Counting(MemoryStore):
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def store(clock: FakeClock) -> Counting:
     return Counting(clock=clock)
 
@@ -76,7 +71,6 @@ def bearer(text: str) -> str:
 async def test_a_token_says_who_asks_and_what_they_may(
     app: App, authenticator: Authenticator
 ) -> None:
-    """Issue 6.4."""
     token = app.tokens.create("ci", roles=["submit", "read"], queues=["mail"])
     expected = Principal(
         token_id=token.record.id,
@@ -98,7 +92,7 @@ async def test_a_token_says_who_asks_and_what_they_may(
 async def test_what_is_no_token_is_refused(
     app: App, authenticator: Authenticator, header: str | None
 ) -> None:
-    """Issue 6, bad input: a plain no."""
+    """They are refused, and nothing fails."""
     app.tokens.create("ci", roles="admin")
     with pytest.raises(UnauthenticatedError):
         await authenticator.identify(header)
@@ -125,7 +119,7 @@ async def test_two_tokens_at_once_are_refused(app: App, authenticator: Authentic
 async def test_an_expired_token_is_refused_at_once(
     app: App, authenticator: Authenticator, clock: FakeClock
 ) -> None:
-    """Issue 6.4: also by what was read before."""
+    """Also by what was read before."""
     token = app.tokens.create("ci", roles="read", expires=2)
     await authenticator.identify(bearer(token.text))
     clock.advance(2.0)
@@ -136,7 +130,7 @@ async def test_an_expired_token_is_refused_at_once(
 async def test_a_revoked_token_is_refused_within_seconds(
     app: App, authenticator: Authenticator, clock: FakeClock
 ) -> None:
-    """Issue 6.4: and not before it has to be, which would cost a read for each request."""
+    """Not before it has to be, which would cost a read for each request."""
     token = app.tokens.create("ci", roles="read")
     await authenticator.identify(bearer(token.text))
     app.tokens.revoke("ci")
@@ -194,7 +188,7 @@ async def test_many_who_come_at_once_share_one_read(
 async def test_while_the_store_is_away_known_tokens_are_good_for_a_minute(
     app: App, authenticator: Authenticator, store: Counting, clock: FakeClock, trouble: Exception
 ) -> None:
-    """Issue 6, bad input: then nobody is let in, which is 503 and not 401."""
+    """Then nobody is let in, which is 503 and not 401."""
     token = app.tokens.create("ci", roles="read")
     await authenticator.identify(bearer(token.text))
     store.trouble = trouble
@@ -221,7 +215,7 @@ async def test_a_store_that_was_never_reached_lets_nobody_in(app: App, store: Co
 async def test_a_token_makes_no_more_requests_than_it_may(
     app: App, authenticator: Authenticator, clock: FakeClock
 ) -> None:
-    """Issue 6.4: 429, with how long to wait; the others are not held up."""
+    """429, with how long to wait; the others are not held up."""
     slow = app.tokens.create("slow", roles="read", rate=2)
     fast = app.tokens.create("fast", roles="read")
     for _ in range(2):
@@ -256,7 +250,7 @@ async def test_buckets_are_bounded(app: App, authenticator: Authenticator) -> No
 
 
 async def test_without_any_token_this_machine_may_everything_and_nobody_else(app: App) -> None:
-    """Issue 6.4: and what a browser brings along is refused."""
+    """What a browser brings along is refused."""
     local = Authenticator(app.session, is_local=True)
     assert await local.admit([HOST]) == Principal.local()
     for headers in (
@@ -273,7 +267,6 @@ async def test_without_any_token_this_machine_may_everything_and_nobody_else(app
 async def test_the_first_token_closes_the_door_and_to_revoke_it_opens_nothing(
     app: App, clock: FakeClock
 ) -> None:
-    """Issue 6.4."""
     local = Authenticator(app.session, is_local=True)
     await local.admit([HOST])
     app.tokens.create("ci", roles="read")

@@ -365,9 +365,10 @@ ALSO_IDS = {
     *(
         (method, f"/v1/jobs/{word}")
         for method in ("GET", "PATCH")
-        for word in ("batch", "cancel", "count", "retry")
+        for word in ("batch", "cancel", "count", "edit", "retry")
     ),
     ("PATCH", "/v1/jobs/count"),
+    ("DELETE", "/v1/dead-letters/discard"),
     ("DELETE", "/v1/dead-letters/replay"),
     ("DELETE", "/v1/dead-letters/groups"),
 }

@@ -89,5 +89,5 @@ def test_the_commands_work_as_they_are_written(tmp_path: Path) -> None:
                 if match := re.search(pattern, body):
                     seen[name] = match[1]
         # There is no result yet when it is asked for.
-        assert statuses == [201, 200, 409, *[200] * 9]
+        assert statuses == [201, 200, 409, *[200] * 10]
         assert app.jobs.get(seen["ID"]).result() == 3

@@ -9,7 +9,7 @@ import pytest
 from tests.http.conftest import Caller
 
 from fencepost import App
-from fencepost.core.tokens import Principal
+from fencepost.core.access.tokens import Principal
 from fencepost.testing import drain
 
 NOBODY = "0e3b7f9c-6a01-4d2e-9c55-6f0d5b1f2a77"

@@ -137,3 +137,33 @@ async def test_a_token_for_a_queue_replays_its_own(ways: Ways) -> None:
 @pytest.mark.parametrize("body", [{"patch": [1]}, {"expected": -1}, {"since": "x"}, {"no": 1}])
 async def test_what_is_not_understood_is_refused(api: Caller, body: Any) -> None:
     assert (await api.refused("POST", "/v1/dead-letters/replay", body))[0] == 422
+
+
+async def test_many_are_discarded_by_a_condition(api: Caller, app: App) -> None:
+    one, two, three = [await die(api, message=str(n % 2)) for n in range(3)]
+    body = {"group": await group_of(api, one)}
+    counted = await api.post("/v1/dead-letters/discard", {**body, "dry_run": True})
+    assert counted == {"count": 2, "dry_run": True}
+    refused = await api.refused("POST", "/v1/dead-letters/discard", {**body, "expected": 1})
+    assert refused == (409, "state_conflict")
+    assert await listed(api) == [three, two, one]
+    assert (await api.post("/v1/dead-letters/discard", body))["count"] == 2
+    assert await listed(api) == [two]
+    (action,) = app.audit.list(limit=1)
+    assert (action.action, action.detail["count"]) == ("dead_letters.discard", 2)
+
+
+@pytest.mark.parametrize("body", [{}, {"expected": 3}, {"dry_run": True}, {"no": 1}])
+async def test_to_discard_all_a_condition_is_needed(api: Caller, body: Any) -> None:
+    job_id = await die(api)
+    assert (await api.refused("POST", "/v1/dead-letters/discard", body))[0] == 422
+    assert await listed(api) == [job_id]
+
+
+async def test_a_token_for_a_queue_discards_its_own(ways: Ways) -> None:
+    await die(ways.all, "a")
+    theirs = await die(ways.all, "b")
+    refused = await ways.a.refused("POST", "/v1/dead-letters/discard", {"queue": "b"})
+    assert refused == (403, "forbidden")
+    reply = await ways.a.post("/v1/dead-letters/discard", {"type": "letter"})
+    assert (reply["count"], await listed(ways.all)) == (1, [theirs])

@@ -14,7 +14,7 @@ from tests.servers.fixtures import FreshPostgres, postgres_sources
 from tests.thoroughness import IS_FULL
 
 from fencepost import __version__, http
-from fencepost.core.tokens import Role
+from fencepost.core.access.tokens import Role
 from fencepost.http.openapi.document import document
 from fencepost.http.request import problems
 from fencepost.http.request.problems import OWN, codes_of

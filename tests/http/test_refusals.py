@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
 import pytest
 from tests.http.conftest import Caller
 
@@ -14,9 +12,8 @@ from fencepost.core.bounds import REFUSALS_RATE
 from fencepost.core.job.outcome import Succeeded, decide, settlement_of
 from fencepost.core.values.payload import NULL
 from fencepost.errors import StoreUnavailableError
-from fencepost.http import asgi
 from fencepost.store.interface.queue import Beat, ClaimRequest, LeaseLost
-from fencepost.store.interface.refusals import RefusalsFacet
+from fencepost.store.interface.records.refusals import RefusalsFacet
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
 from fencepost.testing.clock import FakeClock
@@ -34,11 +31,6 @@ class Full(MemoryStore):
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def store(clock: FakeClock) -> Full:
     return Full(clock=clock)
 
@@ -46,13 +38,6 @@ def store(clock: FakeClock) -> Full:
 @pytest.fixture
 def app(store: Full) -> App:
     return App(store=store)
-
-
-@pytest.fixture
-async def api(app: App) -> AsyncIterator[Caller]:
-    transport = httpx.ASGITransport(app=asgi(app, is_local=True), raise_app_exceptions=True)
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-        yield Caller(client)
 
 
 async def stale(app: App, api: Caller, clock: FakeClock) -> tuple[str, Any, Any]:

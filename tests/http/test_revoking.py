@@ -15,13 +15,13 @@ from tests.http.messages import part
 from tests.http.serving import PATIENCE, serving
 
 from fencepost import App
-from fencepost.core.bounds import (
-    POLL_INTERVAL,
+from fencepost.core.access.bounds import (
     TOKEN_CACHE_SECONDS,
     TOKEN_RECHECK_SECONDS,
     TOKEN_REVOKED_SECONDS,
 )
-from fencepost.core.tokens import NewToken
+from fencepost.core.access.tokens import NewToken
+from fencepost.core.bounds import POLL_INTERVAL
 from fencepost.http import asgi
 
 SOON = 0.02

@@ -10,7 +10,7 @@ import pytest
 from tests.http.conftest import Caller
 
 from fencepost import App
-from fencepost.core.tokens import Role
+from fencepost.core.access.tokens import Role
 from fencepost.http import asgi
 from fencepost.http.request.route import Route
 from fencepost.http.routes import ROUTES
@@ -146,7 +146,12 @@ async def test_a_token_for_two_queues_must_say_which(app: App, client: httpx.Asy
     client.headers["authorization"] = f"Bearer {token}"
     api = Caller(client)
     assert await api.refused("GET", "/v1/jobs") == (403, "forbidden")
-    assert await api.get("/v1/jobs?queue=bulk") == {"jobs": [], "next": None}
+    assert await api.get("/v1/jobs?queue=bulk") == {
+        "jobs": [],
+        "next": None,
+        "looked": None,
+        "unreadable": 0,
+    }
 
 
 async def test_an_operator_without_the_right_to_read_sees_no_payload(

@@ -11,7 +11,7 @@ import pytest
 from tests.http.conftest import Caller
 
 from fencepost import App
-from fencepost.core.tokens import Role
+from fencepost.core.access.tokens import Role
 from fencepost.http import asgi
 from fencepost.http.request.route import Route
 from fencepost.http.routes import ROUTES
@@ -187,16 +187,23 @@ LISTS = {
     "GET /v1/attention",
     "GET /v1/completions",
     "GET /v1/leases",
+    "POST /v1/dead-letters/discard",
+    "GET /v1/flows",
+    "GET /v1/pauses",
     "POST /v1/dead-letters/replay",
+    "GET /v1/replays",
+    "POST /v1/replays",
     "GET /v1/series",
     "GET /v1/stream",
     "GET /v1/scale/{queue}",
     "POST /v1/jobs/cancel",
     "POST /v1/jobs/retry",
+    "POST /v1/jobs/edit",
     "POST /v1/claims",
     "POST /v1/events/{name}",
 }
-"""Routes that are given no id; tests of their own are below, or in ``test_stream``."""
+"""Routes that are given no id; tests of their own are below, in ``test_flows`` or in
+``test_stream``."""
 QUEUES = {
     "POST /v1/queues/{name}/pause",
     "POST /v1/queues/{name}/resume",

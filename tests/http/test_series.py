@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
 import pytest
 from tests.http.conftest import Caller
 
 from fencepost import App
 from fencepost.core.job.timeouts import Retention
-from fencepost.http import asgi
 from fencepost.maintenance import Maintenance
 from fencepost.maintenance.series import Sampler
 from fencepost.store.memory.store import MemoryStore
@@ -19,20 +16,8 @@ from fencepost.testing.clock import FakeClock
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def app(clock: FakeClock) -> App:
     return App(store=MemoryStore(clock=clock))
-
-
-@pytest.fixture
-async def api(app: App) -> AsyncIterator[Caller]:
-    transport = httpx.ASGITransport(app=asgi(app, is_local=True), raise_app_exceptions=True)
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-        yield Caller(client)
 
 
 async def run(api: Caller, count: int, queue: str, *, to: str = "ack") -> None:

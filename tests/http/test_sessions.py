@@ -13,7 +13,7 @@ from tests.http.conftest import Caller
 from tests.http.serving import serving
 
 from fencepost import App, __version__
-from fencepost.core.bounds import SESSION_SECONDS, TOKEN_REVOKED_SECONDS
+from fencepost.core.access.bounds import SESSION_SECONDS, TOKEN_REVOKED_SECONDS
 from fencepost.http import asgi
 from fencepost.store.memory.store import MemoryStore
 from fencepost.testing.clock import FakeClock

@@ -73,7 +73,7 @@ async def test_figures_over_many_names_are_computed_off_the_event_loop(
 ) -> None:
     """With thousands of queues it takes a tenth of a second, in which nobody would be answered."""
     from fencepost.actions.local import queues
-    from fencepost.core import statistics
+    from fencepost.core.stats import statistics
 
     began, may_end = threading.Event(), threading.Event()
     compute = statistics.statistics

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from urllib.parse import quote
 
 import pytest
 from tests.http.conftest import Caller
+from tests.http.test_scope import Ways
+from tests.http.test_scope import ways as ways
 
 from fencepost import App
 from fencepost.testing import drain
@@ -146,9 +149,60 @@ async def test_crons_are_listed_paused_run_and_forgotten(api: Caller, app: App) 
         ("POST", "/v1/crons/none/resume"),
         ("POST", "/v1/crons/none/run"),
         ("GET", "/v1/crons/none/next"),
+        ("GET", "/v1/crons/none/runs"),
         ("DELETE", "/v1/crons/none"),
     ):
         assert await api.refused(method, path) == (404, "cron_not_found")
+
+
+async def test_the_last_runs_of_a_cron_are_listed_with_their_states(api: Caller, app: App) -> None:
+    @app.cron("0 9 * * 1-5", name="morning")
+    def report() -> None: ...
+
+    cron = app.session.crons["morning"]
+    tick = datetime(2026, 3, 2, 9, tzinfo=UTC)
+    app.store.run(app.store.queue.enqueue([cron.job(tick)]))
+    await run_all(app)
+    by_hand = await api.post("/v1/crons/morning/run", status=201)
+    await api.submit("report")
+    newest, ticked = (await api.get("/v1/crons/morning/runs"))["runs"]
+    assert (newest["job_id"], newest["state"], newest["tick"]) == (
+        by_hand["id"],
+        "scheduled",
+        None,
+    )
+    assert (ticked["state"], ticked["tick"]) == ("completed", "2026-03-02T09:00:00Z")
+    assert ticked["started_at"] <= ticked["ended_at"]
+    assert len((await api.get("/v1/crons/morning/runs?limit=1"))["runs"]) == 1
+    assert (await api.get("/v1/jobs?tag=fencepost.cron:morning"))["jobs"][1]["id"] == ticked[
+        "job_id"
+    ]
+    for limit in (0, 101):
+        path = f"/v1/crons/morning/runs?limit={limit}"
+        assert await api.refused("GET", path) == (422, "invalid_request")
+
+
+async def test_what_is_paused_is_listed_with_who_paused_it(ways: Ways, app: App) -> None:
+    @app.cron("@daily")
+    def report() -> None: ...
+
+    assert (await ways.all.get("/v1/pauses"))["pauses"] == []
+    app.queues.pause("c")
+    for path in ("queues/a", "queues/b", "types/work", "crons/report"):
+        await ways.all.ask("POST", f"/v1/{path}/pause")
+    await ways.all.post("/v1/queues/b/resume")
+    app.queues.pause("b")  # by a program, of which the log knows nothing
+    found = {(p["kind"], p["name"]): p for p in (await ways.all.get("/v1/pauses"))["pauses"]}
+    assert {name: each["by"] for name, each in found.items()} == {
+        ("queue", "a"): "all",
+        ("queue", "b"): None,
+        ("queue", "c"): None,
+        ("type", "work"): "all",
+        ("cron", "report"): "all",
+    }
+    assert found["queue", "a"]["at"] is not None
+    own = (await ways.a.get("/v1/pauses"))["pauses"]
+    assert [(each["kind"], each["name"]) for each in own] == [("queue", "a")]
 
 
 async def test_a_flow_is_stored_whole_looked_at_and_steered(api: Caller, app: App) -> None:

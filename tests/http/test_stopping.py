@@ -17,7 +17,7 @@ from tests.cli.support import Command, end, wait_until
 from tests.http.sockets import SWEPT, Answer, Client, request, serving
 
 from fencepost import App
-from fencepost.http.operations import monitoring
+from fencepost.http.operations.stats import monitoring
 
 __all__ = ["command"]
 

@@ -34,7 +34,7 @@ def on_record(app: App) -> list[tuple[str, str, int | None]]:
 
 
 async def test_who_is_not_known_is_asked_for_a_token(app: App) -> None:
-    """Issue 6.4: with a problem document and a challenge; health needs none."""
+    """With a problem document and a challenge; health needs none."""
     for token in (None, "fp_forged"):
         answer = await ask(app, token, "GET", "/v1/queues")
         assert answer.status_code == 401
@@ -46,7 +46,6 @@ async def test_who_is_not_known_is_asked_for_a_token(app: App) -> None:
 
 
 async def test_a_role_allows_what_it_is_called_and_no_more(app: App) -> None:
-    """Issue 6.4."""
     reader = app.tokens.create("reader", roles="read").text
     assert (await ask(app, reader, "GET", "/v1/queues")).status_code == 200
     answer = await ask(app, reader, "POST", "/v1/queues/mail/pause")
@@ -55,7 +54,6 @@ async def test_a_role_allows_what_it_is_called_and_no_more(app: App) -> None:
 
 
 async def test_too_many_requests_are_told_when_to_come_back(app: App) -> None:
-    """Issue 6.4."""
     token = app.tokens.create("slow", roles="read", rate=0.5).text
     transport = httpx.ASGITransport(asgi(app))
     async with httpx.AsyncClient(transport=transport, base_url="http://queue.example") as client:
@@ -69,7 +67,6 @@ async def test_too_many_requests_are_told_when_to_come_back(app: App) -> None:
 async def test_a_store_that_is_away_is_not_a_wrong_token(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Issue 6, bad input."""
     token = app.tokens.create("ci", roles="read").text
 
     async def away(*_: object) -> None:
@@ -84,7 +81,7 @@ async def test_a_store_that_is_away_is_not_a_wrong_token(
 async def test_an_operators_action_is_on_record_with_its_outcome(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Issue 6.4: and in the log before it is tried, so that a crash leaves a trace."""
+    """In the log before it is tried, so that a crash leaves a trace."""
     caplog.set_level(logging.DEBUG, "fencepost")
     token = app.tokens.create("ops", roles="operate")
     caplog.clear()

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -151,7 +152,14 @@ def test_nothing_is_lost_or_written_by_a_stale_lease_whatever_happens(
 def test_an_interrupted_run_leaves_no_process_behind(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "lab.chaos", "--seconds", "600", "--kinds", "stop_worker"]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    runner = subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True)
+    runner = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        start_new_session=True,
+        # A suite that a shell runs in the background ignores interrupts, and so would its children.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )
     (place,) = eventually_sync(lambda: list(tmp_path.glob("fencepost-chaos-*")), "a run")
     eventually_sync(lambda: len(roster.survivors(place)) >= 5, "processes")
     runner.send_signal(signal.SIGINT)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import product
 
@@ -45,10 +45,9 @@ from lab.model import rules
 from lab.model.acting import Ledger
 from lab.model.calls import Call
 from lab.model.comparison import PLACES, Comparison, Difference
-from lab.model.machine import StoresAgree
 from lab.model.reference import Reference
-from lab.model.running import compare
-from lab.model.subjects import MemorySubject, SqliteSubject, Subject, subjects
+from lab.model.running import compare, machine_of
+from lab.model.subjects import MemorySubject, SqliteSubject, subjects
 
 INSTANT = timedelta(microseconds=1)
 DONE = Success(Body(b'"done"'))
@@ -58,29 +57,31 @@ TROUBLE = Failed(Failure(Category.TEMPORARY, "trouble"))
 # The stores and the model, side by side.
 
 
-def machine_of(opened: Sequence[Subject]) -> type[StoresAgree]:
-    members = {"subjects": opened, "ledger": Ledger()}
-    return type("StoresAgreeHere", (StoresAgree,), members)
-
-
 def test_every_store_answers_as_the_model_does(postgres_url: str) -> None:
     with subjects(("memory", "sqlite", "postgres"), postgres_url) as opened:
-        machine = machine_of(opened)
+        machine = machine_of(opened, Ledger())
         assert compare(machine, seed=None, sequences=20, steps=30) == []
     assert machine.ledger.operations > 250
 
 
 def test_redis_answers_as_the_model_does(redis_url: str) -> None:
     with subjects(("redis",), None, redis_url) as opened:
-        machine = machine_of(opened)
+        machine = machine_of(opened, Ledger())
         assert compare(machine, seed=None, sequences=60 if IS_FULL else 10, steps=30) == []
+    assert machine.ledger.operations > 80
+
+
+def test_partitions_answer_as_the_model_does_within_what_is_documented(redis_url: str) -> None:
+    with subjects(("partitions",), None, redis_url) as opened:
+        machine = machine_of(opened, Ledger())
+        assert compare(machine, seed=None, sequences=20 if IS_FULL else 8, steps=30) == []
     assert machine.ledger.operations > 80
 
 
 def test_memory_and_sqlite_answer_as_the_model_does() -> None:
     """More sequences than PostgreSQL has time for."""
     with subjects(("memory", "sqlite"), None) as opened:
-        machine = machine_of(opened)
+        machine = machine_of(opened, Ledger())
         assert compare(machine, seed=None, sequences=100 if IS_FULL else 25) == []
     assert machine.ledger.operations > 500
 
@@ -93,7 +94,7 @@ def test_a_store_that_ignores_the_token_is_found(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(settling, "is_valid", is_valid)
     with subjects(("sqlite",), None) as opened:
-        found = compare(machine_of(opened), seed=None, sequences=60, is_shortened=False)
+        found = compare(machine_of(opened, Ledger()), seed=None, sequences=60, is_shortened=False)
     assert found
     assert "sqlite differs from the model in" in found[0]
     assert "after:\n" in found[0]
@@ -407,4 +408,5 @@ def test_the_reference_has_every_operation_of_a_store() -> None:
     others |= {"series", "series_totals", "record_series"}
     others |= {"refusals", "refusals_total", "record_refusals"}
     others |= {"sessions", "open_session", "close_session"}
+    others |= {"replays", "start_replay", "advance_replay", "flows", "gone"}
     assert PLACES.keys() - others <= set(dir(Reference))

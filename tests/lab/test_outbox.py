@@ -25,3 +25,10 @@ def test_the_first_steps_of_a_flow_are_all_or_nothing(redis_url: str, kind: Kind
         story = play(redis_url, Death(number, kind))
         assert (number, story.wrong) == (number, [])
         assert story.has_died
+
+
+def test_no_more_run_than_the_limit_allows_and_no_room_is_lost(redis_url: str) -> None:
+    report = run(redis_url, stride=45, offset=7, name="limits")
+    assert report.calls > 100
+    assert report.deaths > 10
+    assert report.failures == []

@@ -18,9 +18,10 @@ from fencepost.core.flows.dependents import WaitVerdict
 from fencepost.core.job.outcome import Released
 from fencepost.store.interface.queue import Moved
 from fencepost.store.plan import Plan as StorePlan
-from fencepost.store.sql import endings, events
+from fencepost.store.sql import endings
 from fencepost.store.sql.codec import RUNNING
-from fencepost.store.sql.crons import CronPlans
+from fencepost.store.sql.records import events
+from fencepost.store.sql.records.crons import CronPlans
 from fencepost.store.sqlite.flows import dependents
 from fencepost.store.sqlite.jobs import settle
 from fencepost.store.sqlite.jobs.catalog import Env

@@ -136,7 +136,7 @@ def test_the_commands_of_the_suites_name_their_seeds() -> None:
     assert commands["chaos-postgres"][3:] == [
         *("--store", "postgres", "--seconds", "80", "--seed", "2", "--json")
     ]
-    assert commands["mutants"][1:] == ["-m", "lab.mutants", "--json"]
+    assert commands["mutants"][1:] == ["-m", "lab.mutants", "--jobs", "2", "--json"]
 
 
 def chaos(**changes: Any) -> ChaosReport:
@@ -257,7 +257,13 @@ def test_the_page_tells_all_and_links_to_what_there_is() -> None:
     page = render(everything())
     assert PLACE not in page
     assert PLACE in PAGE.read_text(encoding="utf-8")
-    for told in ("**acknowledged and lost**", "| 200 |", "4.0, at", "about one", "1 of 1 bugs"):
+    for told in (
+        "**acknowledged and lost**",
+        "| 200 |",
+        "4.0, at",
+        "| one | 1 | 1 | 0 |",
+        "1 of 1 bugs",
+    ):
         assert told in page
     root = Path(__file__).parent.parent.parent
     assert (root / "lab" / "formal" / "README.md").is_file()

@@ -12,7 +12,8 @@ from uuid import uuid4
 import pytest
 
 from fencepost import NewJob, Retention, State
-from fencepost.core.audit import make_action
+from fencepost.core.access.audit import make_action
+from fencepost.core.access.tokens import Principal
 from fencepost.core.bounds import (
     LEADER_TTL,
     PRUNE_BATCH,
@@ -27,7 +28,6 @@ from fencepost.core.filter import PageRequest
 from fencepost.core.job.job import Body
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.core.job.policy import Backoff, Policy
-from fencepost.core.tokens import Principal
 from fencepost.maintenance import Maintenance
 from fencepost.maintenance import maintenance as chores
 from fencepost.observe.counters import Counters
@@ -40,11 +40,6 @@ from fencepost.store.wrappers.observed import observed
 from fencepost.testing.clock import FakeClock
 
 TTL = 30.0
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
 
 
 @pytest.fixture
@@ -333,7 +328,7 @@ async def test_old_records_of_events_are_pruned_by_retention(
 async def test_the_old_end_of_the_audit_log_is_cut_off_by_retention(
     store: Store, clock: FakeClock, counters: Counters
 ) -> None:
-    """Issue 6.4: by the leader too, after 90 days unless told."""
+    """By the leader too, after 90 days unless another time is set."""
     for number in range(3):
         action = make_action(Principal.local(), "queue.pause", id=f"{uuid4()}", target=f"{number}")
         store.run(store.audit.record(action))

@@ -24,7 +24,7 @@ from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.maintenance import Ticker
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
-from fencepost.store.interface.crons import CronsFacet, CronView
+from fencepost.store.interface.records.crons import CronsFacet, CronView
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.sqlite.store import SqliteStore

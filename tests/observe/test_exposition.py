@@ -19,8 +19,8 @@ from fencepost.errors import StoreUnavailableError
 from fencepost.observe import metrics, names
 from fencepost.observe.counters import Counters
 from fencepost.observe.metrics import COUNTERS, FAMILIES, Kind, exposition, gauge, of_counters
-from fencepost.store.interface.cluster import WorkerInfo
 from fencepost.store.interface.queue import ClaimRequest
+from fencepost.store.interface.records.cluster import WorkerInfo
 from fencepost.store.interface.settings import Scope
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.wrappers.gauges import Gauges

@@ -14,7 +14,6 @@ import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import psycopg
@@ -174,12 +173,7 @@ class PostgresServer(Postgres):
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _loopback(self) -> str:

@@ -15,8 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from uuid import uuid4
 
 import pytest
@@ -163,12 +162,7 @@ class RedisServer:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.discard()
 
     def discard(self) -> None:
@@ -178,6 +172,17 @@ class RedisServer:
         self._child.close()
 
 
+S = TypeVar("S")
+
+
+def or_skip(make: Callable[..., S], *given: Any) -> S:
+    """Return what *make* makes, or skip the test on a machine that has no such server."""
+    try:
+        return make(*given)
+    except NoServerError as error:
+        pytest.skip(str(error))
+
+
 @pytest.fixture(scope="session")
 def redis_url() -> Iterator[str]:
     """Return the URL of a server that all tests of this process share."""
@@ -185,11 +190,7 @@ def redis_url() -> Iterator[str]:
     if given:
         yield given
         return
-    try:
-        server = RedisServer()
-    except NoServerError as error:
-        pytest.skip(str(error))
-    with server:
+    with or_skip(RedisServer) as server:
         yield server.url
 
 

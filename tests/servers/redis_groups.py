@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from tests.servers.child import PORTS, free_port
@@ -21,9 +20,10 @@ BUS = 10_000
 class Sentinel(RedisServer):
     """A Sentinel that watches one master, and decides alone."""
 
-    def __init__(self, master: RedisServer) -> None:
+    def __init__(self, master: RedisServer, patience_ms: int) -> None:
         super().__init__({})
         self._master = master
+        self._patience_ms = patience_ms
 
     def command(self, program: Path) -> list[str | Path]:
         config = self.folder / "sentinel.conf"
@@ -34,8 +34,8 @@ class Sentinel(RedisServer):
                 f"dir {self.folder}\n"
                 f"pidfile {self.folder / 'pid'}\n"
                 f"sentinel monitor {SERVICE} 127.0.0.1 {self._master.port} 1\n"
-                f"sentinel down-after-milliseconds {SERVICE} 400\n"
-                f"sentinel failover-timeout {SERVICE} 2000\n"
+                f"sentinel down-after-milliseconds {SERVICE} {self._patience_ms}\n"
+                f"sentinel failover-timeout {SERVICE} {5 * self._patience_ms}\n"
             )
             self.own(config)
         return [program, config, "--sentinel"]
@@ -45,11 +45,14 @@ class Sentinel(RedisServer):
 
 
 class SentinelGroup:
-    """A master, its replica, and a Sentinel that lets the one follow the other."""
+    """A master, its replica, and a Sentinel that lets the one follow the other.
 
-    def __init__(self) -> None:
+    A master that does not answer for *patience_ms* has died.
+    """
+
+    def __init__(self, *, patience_ms: int = 400) -> None:
         self.servers = [RedisServer(QUICK), RedisServer(QUICK)]
-        self.sentinel = Sentinel(self.servers[0])
+        self.sentinel = Sentinel(self.servers[0], patience_ms)
         self._stack = ExitStack()
 
     @property
@@ -86,12 +89,7 @@ class SentinelGroup:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
 
@@ -101,16 +99,16 @@ def _pairs(answer: list[bytes]) -> dict[str, str]:
 
 
 class RedisCluster:
-    """Three masters with a replica each."""
+    """Three masters with a replica each. One that is silent for *patience_ms* has died."""
 
     MASTERS = 3
 
-    def __init__(self) -> None:
+    def __init__(self, *, patience_ms: int = 1000) -> None:
         settings = {
             **QUICK,
             "cluster-enabled": "yes",
             "cluster-config-file": "nodes.conf",
-            "cluster-node-timeout": "1000",
+            "cluster-node-timeout": str(patience_ms),
             "cluster-replica-validity-factor": "0",
         }
         self.nodes = [RedisServer(settings) for _ in range(2 * self.MASTERS)]
@@ -165,12 +163,7 @@ class RedisCluster:
                         return node
         raise AssertionError(f"nobody serves slot {slot}")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
 

@@ -16,8 +16,8 @@ from tests.servers.fixtures import FreshPostgres, postgres_sources
 
 from fencepost.core.filter import JobFilter
 from fencepost.core.job.job import NewJob
-from fencepost.store.interface.overview import OverviewFacet
 from fencepost.store.interface.reader import ReaderFacet
+from fencepost.store.interface.records.overview import OverviewFacet
 from fencepost.store.interface.store import Store
 from fencepost.store.open import open_store
 from fencepost.store.plan import Operation, Plan, Statement, declaration_of

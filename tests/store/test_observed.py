@@ -26,8 +26,8 @@ from fencepost.errors import DuplicateJobError, StoreUnavailableError
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import FIELDS
 from fencepost.store.interface.control import RetryRequest
-from fencepost.store.interface.crons import CronDefinition, CronFire
 from fencepost.store.interface.queue import Beat, ClaimRequest, Save, Spawn
+from fencepost.store.interface.records.crons import CronDefinition, CronFire
 from fencepost.store.interface.store import Store
 from fencepost.store.interface.upkeep import PruneRequest
 from fencepost.store.memory.store import MemoryStore

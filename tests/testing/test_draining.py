@@ -25,11 +25,6 @@ from fencepost.testing import FakeClock, Ran, drain, memory_store
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def app(clock: FakeClock) -> Iterator[App]:
     app = App("memory://")
     with memory_store(app, clock=clock):

@@ -28,11 +28,18 @@ from fencepost import (
     fan_in,
     fan_out,
 )
-from fencepost.app import AsyncFlowHandle, AsyncJobHandle, AsyncTaskHandle, Page, SentHandle
+from fencepost.app import (
+    AsyncFlowHandle,
+    AsyncJobHandle,
+    AsyncTaskHandle,
+    BoundedCount,
+    Page,
+    SentHandle,
+)
 from fencepost.core.events import EventInfo
 from fencepost.core.job.job import Attempt, Job, Progress
 from fencepost.core.job.why import Reason
-from fencepost.store.interface.crons import CronView
+from fencepost.store.interface.records.crons import CronView
 from fencepost.wire.jobs import JobSummary, Submission
 from fencepost.wire.overview import WireCronView as ServedCron
 
@@ -200,6 +207,7 @@ async def asynchronous() -> None:
     assert_type((await app.event("a").aio.send_idempotent("k")).jobs, list[AsyncJobHandle[Any]])
     assert_type((await app.aio.events.find(name="a")).next, str | None)
     assert_type(await app.aio.jobs.count(state="failed"), int)
+    assert_type(await app.aio.jobs.bounded_count(state="failed"), BoundedCount)
     assert_type(await (await app.aio.jobs.get("id")).refresh(), Job)
 
 

@@ -52,14 +52,13 @@ def working_in_thread(app: App, **options: Any) -> Iterator[Worker]:
 
 def executor_of(app: App, slots: WorkerSlots, inflight: InFlight) -> HandlerExecutor:
     """Return what starts and stops an app's attempts, without the rest of a worker."""
-    counters = app.session.counters
     return HandlerExecutor(
-        app.store,
-        app.session.tasks,
-        counters=counters,
+        app.worker()._settings,
         slots=slots,
-        settler=Settler(app.store, inflight, counters, slots),
+        settler=Settler(app.store, inflight, app.session.counters, slots),
         shutdown=Shutdown("w", is_replaceable=False),
+        shared=None,
+        owns_loop=False,
     )
 
 

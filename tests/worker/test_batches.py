@@ -493,8 +493,8 @@ async def test_none_comes_late_because_the_first_of_its_batch_has_time(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C42. The first has, if its dependencies were loaded, or after a claim that was in vain."""
-    monkeypatch.setattr("fencepost.worker.run.inflight.START_WITHIN", 1.0)
-    monkeypatch.setattr("fencepost.worker.run.batch.BATCH_MARGIN", 0.9)
+    monkeypatch.setattr("fencepost.worker.run.inflight.START_WITHIN", 10.0)
+    monkeypatch.setattr("fencepost.worker.run.batch.BATCH_MARGIN", 9.9)
     monkeypatch.setattr("fencepost.core.values.batch.BATCH_WAIT_MAX", 2.0)
     sizes: list[int] = []
 

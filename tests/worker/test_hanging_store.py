@@ -11,9 +11,9 @@ from tests.worker.support import LONG
 
 from fencepost import App
 from fencepost.observe.counters import Counters
-from fencepost.store.interface.cluster import ClusterFacet
 from fencepost.store.interface.facet import Method
 from fencepost.store.interface.queue import ClaimRequest, QueueFacet
+from fencepost.store.interface.records.cluster import ClusterFacet
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation

@@ -14,8 +14,8 @@ from fencepost.core.bounds import CLAIM_MAX, RECOVER_BATCH
 from fencepost.core.filter import JobFilter
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.policy import Backoff, Policy
-from fencepost.maintenance.maintenance import TERM
 from fencepost.store.interface.queue import ClaimRequest
+from fencepost.store.interface.records.cluster import CHORES_TERM
 
 LOST = 2 * RECOVER_BATCH + 1
 """More than a first claim takes back on its way."""
@@ -59,7 +59,7 @@ async def test_every_lease_that_ran_out_while_nobody_looked_is_taken_back(url: s
             return "done"
 
         lose(app, LOST)
-        assert app.store.run(app.store.cluster.lead(TERM, "somebody", 60.0)) is not None
+        assert app.store.run(app.store.cluster.lead(CHORES_TERM, "somebody", 60.0)) is not None
         assert count(app, State.RUNNING) == LOST
         await drain(app)
         assert count(app, State.RUNNING) == 0

@@ -1,15 +1,17 @@
 import { describe, expect, it } from "vitest";
 import type { Attempt, DeadLetter, Group, JobSummary, QueueView, WorkerInfo } from "../src/api/types";
 import { attention } from "../src/pure/attention";
-import { jobsQuery, readFilter, readText, selectionBody, timeOf, withCondition, writeFilter } from "../src/pure/filter";
+import { isCounted, isLooked, isOldestFirst, jobsQuery, readFilter, readText, selecting, selectionBody, timeOf, withCondition, writeFilter } from "../src/pure/filter";
 import { criticalPath, graphOf, GROUPED_FROM, states } from "../src/pure/graph";
+import { flowRows, stateCounts } from "../src/pure/flows";
 import { isOf } from "../src/pure/groups";
 import { append, merge, NO_ROWS } from "../src/pure/rows";
 import { snippets } from "../src/pure/snippets";
 import { eventReader } from "../src/pure/sse";
 import { scale, timeline } from "../src/pure/timeline";
 import { ownFrame, traceLines } from "../src/pure/trace";
-import { doing } from "../src/pure/words";
+import { isObject, progressWords, replayBody, replayWords } from "../src/pure/replays";
+import { doing, pausedBy } from "../src/pure/words";
 
 const NOW = Date.parse("2026-11-18T12:00:00Z");
 const at = (seconds: number) => new Date(NOW + seconds * 1000).toISOString();
@@ -22,6 +24,26 @@ function job(fields: Partial<JobSummary> = {}): JobSummary {
   } as JobSummary;
 }
 
+describe("a list of flows", () => {
+  const flow = (id: string, jobs = 1) => ({ id, type: "t", correlation_id: null, counts: { completed: jobs }, created_at: at(-9), is_live: false });
+  it("has each flow once, as it was read last, newest first", () => {
+    const rows = flowRows([{ flows: [flow("c"), flow("b", 5)], next: "x" }, { flows: [flow("b"), flow("a")], next: null }]);
+    expect(rows.map((row) => [row.id, row.counts.completed])).toEqual([["c", 1], ["b", 5], ["a", 1]]);
+  });
+  it("counts states in the order of a job's life, without zeros", () => {
+    expect(stateCounts({ failed: 2, pending: 1, completed: 0 })).toEqual([["pending", 1], ["failed", 2]]);
+  });
+});
+
+describe("a pause", () => {
+  it("says by whom and when, as far as that is known", () => {
+    const pause = { kind: "queue" as const, name: "mail" };
+    expect(pausedBy(undefined, NOW)).toBe("");
+    expect(pausedBy({ ...pause, by: null, at: null }, NOW)).toBe("");
+    expect(pausedBy({ ...pause, by: "ops", at: at(-120) }, NOW)).toBe(" by ops, 2 min ago");
+  });
+});
+
 describe("the filter", () => {
   it("is the address, there and back", () => {
     const search = "?state=running&state=retrying&queue=a%26b&tag=x%3Ay%3Az";
@@ -30,7 +52,10 @@ describe("the filter", () => {
   });
   it.each([
     ["queue:mail", { field: "queue", value: "mail" }], ["tenant:7", { field: "tag", value: "tenant:7" }], ["7c1e4b0a", { field: "id", value: "7c1e4b0a" }],
-    ["send_mail", { field: "type", value: "send_mail" }], ["queue:", null], ["  ", null], ["constructor:x", { field: "tag", value: "constructor:x" }],
+    ["send_mail", { field: "type", value: "send_mail" }], ["queue:", null], ["  ", null],
+    ["payload.user.id:42", { field: "where", value: "payload.user.id=42" }], ["payload.n >= 5", { field: "where", value: "payload.n>=5" }],
+    ["result:a:b", { field: "where", value: "result=a:b" }], ["payload.a:", null], ["payloads:1", { field: "tag", value: "payloads:1" }],
+    ["error:timed out", { field: "error", value: "timed out" }], ["key:a:b", { field: "key", value: "a:b" }], ["constructor:x", { field: "tag", value: "constructor:x" }],
   ])("reads %s", (text, condition) => expect(readText(text)).toEqual(condition));
   it("replaces what can have one value, and adds to what can have several", () => {
     const one = withCondition([{ field: "queue", value: "a" }, { field: "state", value: "running" }], { field: "queue", value: "b" });
@@ -43,6 +68,15 @@ describe("the filter", () => {
     expect(timeOf("2026-11-18T12:00:00Z", NOW)).toBe(at(0));
     expect(timeOf("soon", NOW)).toBeNull();
     expect(jobsQuery([{ field: "since", value: "1h" }], NOW).get("created_after")).toBe(at(-3600));
+  });
+  it("knows what is costly, and what only sorts", () => {
+    const conditions = readFilter("?order=oldest&queue=a");
+    expect([isLooked(conditions), isOldestFirst(conditions), isCounted(selecting(conditions))]).toEqual([false, true, true]);
+    expect(isLooked(readFilter("?where=payload.a%3D1"))).toBe(true);
+    expect(selectionBody(conditions, NOW)).toEqual({ queue: "a" });
+    expect(jobsQuery(conditions, NOW).get("order")).toBe("oldest");
+    expect(selectionBody(readFilter("?priority=high&priority=low&where=payload.a%3D1&error=x"), NOW))
+      .toEqual({ priorities: ["high", "low"], where: ["payload.a=1"], error: "x" });
   });
   it("becomes the body of a selection", () => {
     expect(selectionBody(readFilter("?state=running&tag=a%253Ab%3Ac&id=7c"), NOW)).toEqual({ state: ["running"], id_prefix: "7c", tags: { "a:b": "c" } });
@@ -57,6 +91,10 @@ describe("rows that do not move", () => {
     const held = merge(shown, [row("c", 3), row("a", 1)], true);
     expect(held.shown.map((each) => each.id)).toEqual(["b", "a"]);
     expect([held.fresh, held.isMore, [...held.gone]]).toEqual([1, false, ["b"]]);
+  });
+  it("dim what is gone in either order", () => {
+    const oldest = merge(NO_ROWS, [row("a", 1), row("b", 2), row("c", 3)], true);
+    expect([...merge(oldest, [row("b", 2)], true, true).gone]).toEqual(["a"]);
   });
   it("are not doubled by the next page", () => expect(append(shown, [row("a", 1), row("z", 0)]).shown.map((each) => each.id)).toEqual(["b", "a", "z"]));
 });
@@ -160,4 +198,23 @@ it("commands to copy quote what they are given", () => {
   const made = snippets("a'b$(x)", "http://h/");
   expect(made.CLI).toBe(`fencepost jobs show 'a'\\''b$(x)'`);
   expect(made.Python).toBe(`app.jobs.get("a'b$(x)")`);
+});
+
+describe("replays", () => {
+  const replay = {
+    id: "1", state: "stopped_by_rule" as const, started_by: "ann", started_at: "", ended_at: null, type: null, queue: null, group: null, since: null,
+    until: null, patched: [], sample: null, rate: 2, stop_above: 0.2, stop_after: 10, stop_failures: null, total: 1200, is_total_known: false,
+    replayed: 3, skipped: { duplicate: 1, other: 2 }, completed: 1, failed: 2, open: 0, left: 5,
+  };
+
+  it("are told in words", () => {
+    expect(replayWords(replay)).toBe("stopped by its rule, 2 a second, stops above 20 % failed");
+    expect(progressWords(replay)).toBe("3 of 1,200 or more replayed; 1 skipped: another job holds the key; 2 skipped: other; 2 failed again; 1 completed; 5 left");
+  });
+
+  it("keep the digits of a patch", () => {
+    expect(replayBody({ rate: 1 }, ' {"a": 9007199254740993} ')).toBe('{"rate":1,"patch":{"a": 9007199254740993}}');
+    expect(replayBody({ rate: 1 }, " ")).toBe('{"rate":1}');
+    expect([isObject('{"a":1}'), isObject("[1]"), isObject('{"a":')]).toEqual([true, false, false]);
+  });
 });

@@ -9,12 +9,17 @@ from random import Random
 from fencepost.clock import Clock
 from lab.chaos.crew import Crew
 from lab.chaos.gate import Gate
-from lab.chaos.settings import Settings
+from lab.chaos.settings import LAYOUTS, Settings
 from lab.chaos.stage import Stage
 
 ALL = ("sqlite", "postgres", "redis")
 FLEETS = ("python", "node")
 """The languages of workers; those in another than ours come by HTTP."""
+
+
+ONE = LAYOUTS[:1]
+GROUPS = LAYOUTS[1:]
+CLUSTERS = LAYOUTS[2:]
 
 
 class NotNow(Exception):
@@ -50,3 +55,5 @@ class Fault:
     weight: int = 1
     """How often it comes in a round."""
     fleets: tuple[str, ...] = FLEETS
+    layouts: tuple[str, ...] = LAYOUTS
+    """How many servers it takes, if they are Redis."""

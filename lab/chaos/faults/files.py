@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from lab.chaos import ledger
 from lab.chaos.crew import Member
 from lab.chaos.disk import limit_descriptors, limit_files
-from lab.chaos.faults.fault import Fault, NotNow, Scene
+from lab.chaos.faults.fault import ONE, Fault, NotNow, Scene
 from lab.chaos.stage import SqliteStage
 
 LEDGER_ROOM = 256 * 1024
@@ -143,5 +143,5 @@ FILE_FAULTS = (
     Fault("locked_sidecar", locked_sidecar, SQLITE, is_wide=True),
     Fault("long_reader", long_reader, SQLITE),
     Fault("no_descriptors", no_descriptors, SQLITE, is_wide=True),
-    Fault("disk_full", disk_full, is_wide=True),
+    Fault("disk_full", disk_full, is_wide=True, layouts=ONE),
 )

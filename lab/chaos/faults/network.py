@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lab.chaos.faults.fault import Fault, NotNow, Scene
+from lab.chaos.faults.fault import ONE, Fault, NotNow, Scene
 from lab.chaos.proxy import Cut, Proxy
 from lab.chaos.redis_server import RedisStage
 from lab.chaos.servers import PostgresStage
@@ -68,7 +68,10 @@ def blackening(way: Way = _to_store) -> Callable[[Scene], None]:
 
 SERVERS = ("postgres", "redis")
 NETWORK_FAULTS = (
-    *(Fault(f"cut_{where.value}", cutting(where), SERVERS, is_wide=True) for where in Cut),
-    Fault("delay", delay, SERVERS, is_wide=True),
-    Fault("black_hole", blackening(), SERVERS, is_wide=True),
+    *(
+        Fault(f"cut_{where.value}", cutting(where), SERVERS, is_wide=True, layouts=ONE)
+        for where in Cut
+    ),
+    Fault("delay", delay, SERVERS, is_wide=True, layouts=ONE),
+    Fault("black_hole", blackening(), SERVERS, is_wide=True, layouts=ONE),
 )

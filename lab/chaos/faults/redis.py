@@ -1,9 +1,4 @@
-"""What happens to a Redis server.
-
-A failover is not among them: it takes a second server, and a store that follows it. It belongs
-here, beside ``kill_server``, once there is one; what may be lost then depends on the durability
-that was asked for, which the checker has to know.
-"""
+"""What happens to a Redis server; ``groups.py`` has what happens to several."""
 
 from __future__ import annotations
 
@@ -14,7 +9,8 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from lab.chaos.entries import Killed
-from lab.chaos.faults.fault import Fault, Scene
+from lab.chaos.faults.fault import ONE, Fault, Scene
+from lab.chaos.redis_groups import GroupStage
 from lab.chaos.redis_server import RedisStage
 
 FLUSHES = 20
@@ -43,11 +39,13 @@ def stop_server(scene: Scene) -> None:
 
 
 def forgotten_scripts(scene: Scene) -> None:
-    """Have the server forget its scripts, again and again."""
-    with _server(scene).admin() as admin:
-        for _ in range(FLUSHES):
-            admin.script_flush()
-            scene.wait(0.01, 0.08)
+    """Have the servers forget their scripts, again and again."""
+    stage = scene.stage
+    servers = stage.masters() if isinstance(stage, GroupStage) else [_server(scene).server]
+    for _ in range(FLUSHES):
+        for server in servers:
+            server.do("SCRIPT", "FLUSH")
+        scene.wait(0.01, 0.08)
 
 
 def out_of_memory(scene: Scene) -> None:
@@ -119,12 +117,12 @@ def rewritten_log(scene: Scene) -> None:
 
 REDIS = ("redis",)
 REDIS_FAULTS = (
-    Fault("stop_server", stop_server, REDIS, is_wide=True),
+    Fault("stop_server", stop_server, REDIS, is_wide=True, layouts=ONE),
     Fault("forgotten_scripts", forgotten_scripts, REDIS),
-    Fault("out_of_memory", out_of_memory, REDIS, is_wide=True),
-    Fault("slow_script", slow_script, REDIS, is_wide=True),
-    Fault("read_only", read_only, REDIS, is_wide=True),
-    Fault("ended_clients", ended_clients, REDIS, is_wide=True),
-    Fault("clients_exhausted", clients_exhausted, REDIS, is_wide=True),
-    Fault("rewritten_log", rewritten_log, REDIS, is_wide=True),
+    Fault("out_of_memory", out_of_memory, REDIS, is_wide=True, layouts=ONE),
+    Fault("slow_script", slow_script, REDIS, is_wide=True, layouts=ONE),
+    Fault("read_only", read_only, REDIS, is_wide=True, layouts=ONE),
+    Fault("ended_clients", ended_clients, REDIS, is_wide=True, layouts=ONE),
+    Fault("clients_exhausted", clients_exhausted, REDIS, is_wide=True, layouts=ONE),
+    Fault("rewritten_log", rewritten_log, REDIS, is_wide=True, layouts=ONE),
 )

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import psycopg
 
 from lab.chaos.entries import Killed
-from lab.chaos.faults.fault import Fault, NotNow, Scene
+from lab.chaos.faults.fault import ONE, Fault, NotNow, Scene
 from lab.chaos.redis_server import RedisStage
 from lab.chaos.servers import CONNECTIONS_MAX, PostgresStage
 
@@ -86,7 +86,7 @@ def ended_sessions(scene: Scene) -> None:
 
 POSTGRES = ("postgres",)
 SERVER_FAULTS = (
-    Fault("kill_server", kill_server, ("postgres", "redis"), is_wide=True),
+    Fault("kill_server", kill_server, ("postgres", "redis"), is_wide=True, layouts=ONE),
     Fault("failover", failover, POSTGRES, is_wide=True),
     Fault("connections_exhausted", connections_exhausted, POSTGRES, is_wide=True),
     Fault("idle_in_transaction", idle_in_transaction, POSTGRES, is_wide=True),

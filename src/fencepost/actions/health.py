@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from fencepost.actions.local.doctor import examine
 from fencepost.actions.session import Session
 from fencepost.core.bounds import FINDINGS_AGE, READY_INTERVAL, READY_TIMEOUT
-from fencepost.core.overview import Finding
+from fencepost.core.stats.overview import Finding
 from fencepost.errors import FencepostError
 from fencepost.observe.health import STOPPING, Verdict, store_away, verdict
 from fencepost.observe.metrics import Metric, exposition, of_counters

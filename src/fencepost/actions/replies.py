@@ -8,9 +8,10 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from fencepost.core.audit import Action
+from fencepost.core.access.audit import Action
 from fencepost.core.encryption import shown_text
 from fencepost.core.events import SentEvent
+from fencepost.core.flows.listing import FlowSummary
 from fencepost.core.job.job import DeadLetter, Job
 from fencepost.core.job.lifecycle import State
 from fencepost.errors import JobCancelledError, JobFailedError, StateConflictError
@@ -74,6 +75,35 @@ class Page(_Entries[T], Generic[T], frozen=True):
     ``client.jobs.get(id).refresh()`` returns."""
 
     jobs: list[T]
+    next: str | None = None
+    looked: int | None = None
+    """How many jobs were read for conditions that no index answers; None if none had to be."""
+    unreadable: int = 0
+    """How many of those could not be compared: encrypted, or not JSON."""
+
+
+class BoundedCount(msgspec.Struct, frozen=True):
+    """How many jobs meet conditions; unless ``is_exact``, there may be more."""
+
+    count: int
+    is_exact: bool = True
+    looked: int | None = None
+    """How many jobs were read to know it; None if none had to be."""
+    unreadable: int = 0
+    """How many of those could not be compared: encrypted, or not JSON."""
+
+
+class EditCount(msgspec.Struct, frozen=True):
+    """How many jobs were edited, and how many refused it, by the code of the error."""
+
+    count: int
+    refused: dict[str, int] = {}
+
+
+class FlowList(_Entries[FlowSummary], frozen=True):
+    """A page of flows. One with fewer than were asked for may still have a next one."""
+
+    flows: list[FlowSummary]
     next: str | None = None
 
 

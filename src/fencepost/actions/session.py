@@ -15,6 +15,7 @@ from fencepost.actions.local.events import LocalEvents
 from fencepost.actions.local.flows import LocalFlows
 from fencepost.actions.local.jobs import LocalJobs
 from fencepost.actions.local.queues import LocalQueues, LocalTypes, stats
+from fencepost.actions.local.replays import LocalReplays
 from fencepost.actions.local.steps import Join, StoreSteps, accepted
 from fencepost.actions.replies import StoredJob
 from fencepost.clock import Clock
@@ -25,7 +26,7 @@ from fencepost.core.job.job import NewJob
 from fencepost.core.job.policy import DEFAULT_POLICY, Policy
 from fencepost.core.job.task import Task
 from fencepost.core.job.timeouts import Timeouts
-from fencepost.core.statistics import Statistics
+from fencepost.core.stats.statistics import Statistics
 from fencepost.core.values.names import check_queue, check_type
 from fencepost.core.values.times import Duration
 from fencepost.core.webhooks.callback import Webhooks
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from fencepost.actions.group_commit import Submitter
     from fencepost.core.cron import Cron
     from fencepost.observe.tracing import Tracing
-    from fencepost.store.interface.cluster import WorkerInfo
+    from fencepost.store.interface.records.cluster import WorkerInfo
     from fencepost.store.wrappers.gauges import Gauges
 
 T = TypeVar("T")
@@ -65,6 +66,7 @@ class LocalActions:
         self.jobs = LocalJobs(session)
         self.flows = LocalFlows(session)
         self.dead_letters = LocalDeadLetters(session)
+        self.replays = LocalReplays(session)
         self.events = LocalEvents(session)
         self.queues = LocalQueues(session, Scope.QUEUE, check_queue)
         self.types = LocalTypes(session, Scope.TYPE, check_type)
@@ -76,6 +78,11 @@ class LocalActions:
         """Return the workers heard from within the last minute."""
         workers: list[WorkerInfo] = yield self._session.store.cluster.workers()
         return workers
+
+    def gone_workers(self) -> Script[list[WorkerInfo]]:
+        """Return the last 100 workers that stopped or fell silent within an hour."""
+        gone: list[WorkerInfo] = yield self._session.store.cluster.gone()
+        return gone
 
     def limit(self, max_running: int | None) -> Script[None]:
         """Limit how many jobs run at once in all."""

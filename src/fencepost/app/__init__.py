@@ -1,6 +1,6 @@
 """Apps, and handles on their tasks, jobs, flows and events, in a blocking and an awaited face."""
 
-from fencepost.actions.replies import Page
+from fencepost.actions.replies import BoundedCount, EditCount, Page
 from fencepost.app.app import App, AsyncApp
 from fencepost.handles.events import AsyncEventHandle, EventHandle, SentHandle
 from fencepost.handles.flows import AsyncFlow, AsyncFlowHandle, Flow, FlowHandle
@@ -15,6 +15,8 @@ __all__ = [
     "AsyncFlowHandle",
     "AsyncJobHandle",
     "AsyncTaskHandle",
+    "BoundedCount",
+    "EditCount",
     "EventHandle",
     "Flow",
     "FlowHandle",

@@ -32,7 +32,7 @@ from fencepost.handles.flows import AsyncFlow, Flow
 from fencepost.handles.job import AsyncJobHandle, JobHandle
 from fencepost.handles.root import AsyncRoot, Root
 from fencepost.handles.task import TaskHandle
-from fencepost.store.interface.crons import CronView
+from fencepost.store.interface.records.crons import CronView
 from fencepost.store.interface.store import Store
 from fencepost.store.url import url_from_environment
 
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
 
 L = TypeVar("L", bound=Callable[..., Any])
+
+
+VERSION_VARIABLE = "FENCEPOST_APP_VERSION"
 
 
 class App(Root[Job, CronView]):
@@ -193,6 +196,7 @@ class App(Root[Job, CronView]):
         prefetch: int = 0,
         max_jobs: int | None = None,
         max_rss: int | str | None = None,
+        version: str | None = None,
     ) -> Worker:
         """Return a worker for this app's tasks; ``run()`` blocks until it is stopped.
 
@@ -202,6 +206,7 @@ class App(Root[Job, CronView]):
         - ``grace``: how long running jobs may take to finish after a stop
         - ``max_jobs``: ``run()`` returns after so many jobs, for a fresh process to go on
         - ``max_rss``: the same once the process has so much memory: ``"512MB"``, or a number of MB
+        - ``version``: of your code, shown in lists of workers; by default FENCEPOST_APP_VERSION
         """
         from fencepost.worker import Worker
 
@@ -222,6 +227,7 @@ class App(Root[Job, CronView]):
             prefetch=prefetch,
             max_jobs=max_jobs,
             max_rss=max_rss,
+            version=version or os.environ.get(VERSION_VARIABLE) or None,
         )
 
     @property

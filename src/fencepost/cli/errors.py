@@ -16,6 +16,7 @@ from fencepost.errors import (
     JobCancelledError,
     JobFailedError,
     JobNotFoundError,
+    ReplayNotFoundError,
     SchemaError,
     StateConflictError,
     StoreUnavailableError,
@@ -67,6 +68,8 @@ def helpful(error: FencepostError, settings: Settings) -> str | None:
             return settings.say("cron", "ls")
         case TokenNotFoundError():
             return settings.say("tokens", "ls")
+        case ReplayNotFoundError():
+            return settings.say("dlq", "replays")
         case JobNotFoundError():
             return settings.say("jobs", "ls")
         case JobFailedError() | JobCancelledError():

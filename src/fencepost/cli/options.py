@@ -148,11 +148,11 @@ class ParsedType(_AnyType):
 
     def __init__(self, name: str, parse: Callable[[Any, str], Any]) -> None:
         self.name = name
-        self._parse = parse
+        self.parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
-            return self._parse(value, str(param and param.name))
+            return self.parse(value, str(param and param.name))
         except FencepostError as error:
             self.fail(str(error), param, ctx)
 

@@ -17,6 +17,7 @@ from fencepost.client.transport import (
     EVENTS,
     FOREVER,
     QUEUES,
+    REPLAYS,
     SCALE,
     TYPES,
     Request,
@@ -27,13 +28,17 @@ from fencepost.client.transport import (
     put,
     query_of,
 )
+from fencepost.core.bounds import PAYLOAD_BYTES_MAX
 from fencepost.core.display import shown
-from fencepost.core.overview import QueueView, Scale, TypeView, WorkerInfo
-from fencepost.core.statistics import Statistics
-from fencepost.core.values.names import check_queue, check_type, id_bytes
+from fencepost.core.job.replay_order import ReplayOptions, ReplayView, order_replay
+from fencepost.core.job.replays import Order
+from fencepost.core.runs import CronRun
+from fencepost.core.stats.overview import QueueView, Scale, TypeView, WorkerInfo
+from fencepost.core.stats.statistics import Statistics
+from fencepost.core.values.names import check_queue, check_type, id_bytes, id_text, is_id
 from fencepost.core.values.payload import encode_json
 from fencepost.core.values.times import Duration, parse_duration
-from fencepost.errors import CronNotFoundError
+from fencepost.errors import CronNotFoundError, ReplayNotFoundError
 from fencepost.wire.control import WireDeadLetterPage
 from fencepost.wire.events import Sent, WireEventPage, event_of
 from fencepost.wire.jobs import Accepted
@@ -62,6 +67,37 @@ class RemoteDeadLetters(ServerActions):
     def discard(self, job_id: str) -> Script[None]:
         id_bytes(job_id)
         yield from self._session.ask(Request("DELETE", path(DEAD_LETTERS, job_id)))
+
+
+class RemoteReplays(ServerActions):
+    """The replays of many dead letters of a server."""
+
+    def start(self, options: ReplayOptions) -> Script[ReplayView]:
+        """The id makes a repeat harmless: of two requests with it, one starts a replay."""
+        fresh = id_text(self._session.clock.new_id())
+        limit = PAYLOAD_BYTES_MAX
+        order_replay(fresh, "", options, max_payload=limit)  # checks them
+        given = {name: value for name, value in options.items() if value is not None}
+        if "patch" in given:
+            given["patch"] = msgspec.Raw(encode_json(given["patch"]).data)
+        request = post(REPLAYS, body={"id": fresh, **given}, repeat_for=FOREVER)
+        return (yield from self._session.read(request, ReplayView))
+
+    def all(self) -> Script[list[ReplayView]]:
+        return self._session.read(get(REPLAYS), list[ReplayView], "replays")
+
+    def get(self, replay_id: str) -> Script[ReplayView]:
+        return self._session.read(get(REPLAYS, _replay(replay_id)), ReplayView)
+
+    def steer(self, replay_id: str, order: Order) -> Script[ReplayView]:
+        request = post(REPLAYS, _replay(replay_id), order, repeat_for=FOREVER)
+        return self._session.read(request, ReplayView)
+
+
+def _replay(replay_id: str) -> str:
+    if not isinstance(replay_id, str) or not is_id(replay_id):
+        raise ReplayNotFoundError(shown(replay_id))
+    return replay_id
 
 
 class RemoteEvents(ServerActions):
@@ -135,6 +171,10 @@ class RemoteCrons(PausableActions):
         request = get(CRONS, _named(name), "next", query=query_of(count=count))
         return self._session.read(request, list[datetime], "ticks")
 
+    def runs(self, name: str, limit: int) -> Script[list[CronRun]]:
+        request = get(CRONS, _named(name), "runs", query=query_of(limit=limit))
+        return self._session.read(request, list[CronRun], "runs")
+
     def forget(self, name: str) -> Script[None]:
         yield from self._session.ask(Request("DELETE", path(CRONS, _named(name))))
 
@@ -153,6 +193,7 @@ class RemoteActions:
         self.jobs = RemoteJobs(session)
         self.flows = RemoteFlows(session)
         self.dead_letters = RemoteDeadLetters(session)
+        self.replays = RemoteReplays(session)
         self.events = RemoteEvents(session)
         self.queues = RemoteQueues(session, QUEUES, check_queue)
         self.types = RemoteTypes(session, TYPES, check_type)
@@ -160,6 +201,9 @@ class RemoteActions:
 
     def workers(self) -> Script[list[WorkerInfo]]:
         return self._session.read(get("/v1/workers"), list[WorkerInfo], "workers")
+
+    def gone_workers(self) -> Script[list[WorkerInfo]]:
+        return self._session.read(get("/v1/workers"), list[WorkerInfo], "gone")
 
     def limit(self, max_running: int | None) -> Script[None]:
         yield from self._session.ask(put("/v1/limit", body={"max_running": max_running}))

@@ -12,7 +12,14 @@ from msgspec.structs import replace
 
 from fencepost.actions.backend import Ids, Script
 from fencepost.actions.options import RetryChoice
-from fencepost.actions.replies import Page, StoredFlow, failure_of_end
+from fencepost.actions.replies import (
+    BoundedCount,
+    EditCount,
+    FlowList,
+    Page,
+    StoredFlow,
+    failure_of_end,
+)
 from fencepost.client.submissions import check_batch
 from fencepost.client.transport import (
     FLOWS,
@@ -25,10 +32,11 @@ from fencepost.client.transport import (
     query_of,
 )
 from fencepost.core.display import shown
-from fencepost.core.filter import JobFilter
+from fencepost.core.filter import JobQuery
+from fencepost.core.flows.listing import FlowKind
 from fencepost.core.job.history import Change
 from fencepost.core.job.job import Attempt, Encoding, Job
-from fencepost.core.job.lifecycle import Edits, State, check_names
+from fencepost.core.job.lifecycle import Edits, ManyEdits, State, check_names
 from fencepost.core.job.policy import parse_priority
 from fencepost.core.job.why import Reason
 from fencepost.core.values.names import id_bytes
@@ -48,12 +56,14 @@ from fencepost.errors import (
     WaitTimeoutError,
 )
 from fencepost.wire.bounds import HTTP_WAIT_DEFAULT
+from fencepost.wire.control import EditedJobs, JobCount
 from fencepost.wire.jobs import (
     FlowView,
     JobSummary,
     JobView,
     Submission,
     SubmittedFlow,
+    WireFlowPage,
     WireJobPage,
     job_of,
 )
@@ -95,22 +105,24 @@ class RemoteJobs(ServerActions):
             if deadline is not None and deadline <= clock.monotonic():
                 raise WaitTimeoutError(job_id, seconds or 0.0, job.state)
 
-    def find(self, filter: JobFilter, after: str | None, limit: int) -> Script[Page[JobSummary]]:
-        query = (*_query(filter), *query_of(after=after, limit=limit))
-        page = yield from self._session.read(get(JOBS, query=query), WireJobPage)
-        return Page(page.jobs, page.next)
+    def find(
+        self, query: JobQuery, after: str | None, limit: int, *, is_oldest_first: bool = False
+    ) -> Script[Page[JobSummary]]:
+        order = "oldest" if is_oldest_first else None
+        asked = (*_query(query), *query_of(order=order, after=after, limit=limit))
+        page = yield from self._session.read(get(JOBS, query=asked), WireJobPage)
+        return Page(page.jobs, page.next, page.looked, page.unreadable)
 
-    def count(self, filter: JobFilter) -> Script[int]:
-        """Count the jobs of a state, a type and a queue."""
-        if not filter.is_countable:
-            raise ConfigurationError("a server counts jobs only by state, type and queue")
-        return self._session.read(get(JOBS, "count", query=_query(filter)), int, "count")
+    def count(self, query: JobQuery, at_most: int | None = None) -> Script[BoundedCount]:
+        """Count jobs; the server stops at 10,000 where it keeps no counters."""
+        found = yield from self._session.read(get(JOBS, "count", query=_query(query)), JobCount)
+        return BoundedCount(found.count, not found.at_least, found.looked, found.unreadable)
 
     def cancel(self, job_id: str) -> Script[State]:
         return (yield from self._session.read(post(*_of(job_id, "cancel")), JobSummary)).state
 
-    def cancel_all(self, filter: JobFilter) -> Script[int]:
-        return self._session.read(post(JOBS, "cancel", body=_conditions(filter)), int, "count")
+    def cancel_all(self, query: JobQuery) -> Script[int]:
+        return self._session.read(post(JOBS, "cancel", body=_conditions(query)), int, "count")
 
     def retry(self, job_id: str, choice: RetryChoice) -> Script[State]:
         request = post(*_of(job_id, "retry"), body=choice)
@@ -118,17 +130,17 @@ class RemoteJobs(ServerActions):
 
     def edit(self, job_id: str, edits: Edits) -> Script[JobSummary]:
         check_names(edits)
-        body: dict[str, Any] = {name: value for name, value in edits.items() if value is not None}
-        if "priority" in body:
-            body["priority"] = int(parse_priority(body["priority"]))
-        if "tags" in body:
-            body["tags"] = dict(body["tags"])
-        if "run_at" in body:
-            body["run_at"] = check_instant(body["run_at"], name="run_at")
+        body = _edits(edits)
         if "payload" in body:
             body |= _payload(body.pop("payload"))
         request = Request("PATCH", path(*_of(job_id)), body=msgspec.json.encode(body))
         return self._session.read(request, JobSummary)
+
+    def edit_all(self, query: JobQuery, edits: ManyEdits) -> Script[EditCount]:
+        check_names(edits, ManyEdits)
+        request = post(JOBS, "edit", body={**_conditions(query), "edit": _edits(edits)})
+        found = yield from self._session.read(request, EditedJobs)
+        return EditCount(found.count, found.refused)
 
     def why(self, job_id: str) -> Script[list[Reason]]:
         return self._session.read(get(*_of(job_id, "why")), list[Reason], "reasons")
@@ -167,6 +179,11 @@ class RemoteFlows(ServerActions):
             assert existing.flow is not None
             return StoredFlow(existing.flow, (yield from self.get(existing.flow)))
         return StoredFlow(stored.id, stored.jobs)
+
+    def find(self, kind: FlowKind | None, after: str | None, limit: int) -> Script[FlowList]:
+        query = query_of(kind=kind, after=after, limit=limit)
+        page = yield from self._session.read(get(FLOWS, query=query), WireFlowPage)
+        return FlowList(list(page.flows), page.next)
 
     def get(self, flow_id: str) -> Script[dict[str, JobSummary]]:
         if not isinstance(flow_id, str) or not flow_id:
@@ -243,26 +260,49 @@ def _result_of(job: Job) -> Any:
     return decode(body)
 
 
-def _conditions(filter: JobFilter) -> dict[str, Any]:
-    """Return the conditions of *filter* as a body has them."""
-    fields = {"state": filter.states, **msgspec.structs.asdict(filter)}
+def _edits(edits: Edits | ManyEdits) -> dict[str, Any]:
+    """Return what to change as a body has it, except for a payload."""
+    body: dict[str, Any] = {name: value for name, value in edits.items() if value is not None}
+    if "priority" in body:
+        body["priority"] = int(parse_priority(body["priority"]))
+    if "tags" in body:
+        body["tags"] = dict(body["tags"])
+    if "run_at" in body:
+        body["run_at"] = check_instant(body["run_at"], name="run_at")
+    return body
+
+
+def _conditions(query: JobQuery) -> dict[str, Any]:
+    """Return conditions as a body has them."""
+    filter, look = query.filter, query.look
+    fields = {
+        "state": filter.states,
+        **msgspec.structs.asdict(filter),
+        "priorities": [int(priority) for priority in look.priorities],
+        "error": look.error,
+        "where": list(map(str, look.where)),
+    }
     del fields["states"]
     return {name: value for name, value in fields.items() if value}
 
 
-def _query(filter: JobFilter) -> tuple[tuple[str, str], ...]:
-    """Return the conditions of *filter* as a query has them."""
-    fields = _conditions(filter)
-    states = tuple(("state", str(state)) for state in fields.pop("state", ()))
-    tags = tuple(
+def _query(query: JobQuery) -> tuple[tuple[str, str], ...]:
+    """Return conditions as a query string has them."""
+    fields = _conditions(query)
+    many = [
+        *(("state", str(state)) for state in fields.pop("state", ())),
         # The first colon ends the name.
-        ("tag", f"{quote(name, safe=' /')}:{value}")
-        for name, value in fields.pop("tags", {}).items()
-    )
+        *(
+            ("tag", f"{quote(name, safe=' /')}:{value}")
+            for name, value in fields.pop("tags", {}).items()
+        ),
+        *(("priority", str(priority)) for priority in fields.pop("priorities", ())),
+        *(("where", text) for text in fields.pop("where", ())),
+    ]
     for name in ("created_after", "created_before"):
         if name in fields:
             fields[name] = fields[name].isoformat()
-    return states + tags + query_of(**fields)
+    return (*many, *query_of(**fields))
 
 
 def _payload(value: Any) -> dict[str, Any]:

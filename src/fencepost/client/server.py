@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from fencepost.actions.backend import Script
 from fencepost.client.transport import DEAD_LETTERS, JOBS, get, query_of
-from fencepost.core.attention import Item
 from fencepost.core.fingerprints import Group
-from fencepost.core.overview import Finding
+from fencepost.core.stats.attention import Item
+from fencepost.core.stats.overview import Finding, PauseView
 from fencepost.core.values.names import id_bytes
 from fencepost.core.values.times import Duration, parse_duration
 from fencepost.wire.access import Me
@@ -38,6 +38,9 @@ class _Scripts:
 
     def dead_groups(self) -> Script[list[Group]]:
         return self._session.read(get(DEAD_LETTERS, "groups"), list[Group], "groups")
+
+    def pauses(self) -> Script[list[PauseView]]:
+        return self._session.read(get("/v1/pauses"), list[PauseView], "pauses")
 
     def leases(self, worker: str | None) -> Script[list[HeldLease]]:
         query = query_of(worker=worker, limit=1000)
@@ -80,6 +83,10 @@ class ServerView:
         """Return dead letters by what they died of, rising ones first."""
         return self._run(self._scripts.dead_groups())
 
+    def pauses(self) -> list[PauseView]:
+        """Return what is paused, and by whom as far as the audit log says."""
+        return self._run(self._scripts.pauses())
+
     def leases(self, *, worker: str | None = None) -> list[HeldLease]:
         """Return which jobs workers hold (or one worker), those whose lease ends first first."""
         return self._run(self._scripts.leases(worker))
@@ -121,6 +128,10 @@ class AsyncServerView:
     async def dead_groups(self) -> list[Group]:
         """Return dead letters by what they died of, rising ones first."""
         return await self._run(self._scripts.dead_groups())
+
+    async def pauses(self) -> list[PauseView]:
+        """Return what is paused, and by whom as far as the audit log says."""
+        return await self._run(self._scripts.pauses())
 
     async def leases(self, *, worker: str | None = None) -> list[HeldLease]:
         """Return which jobs workers hold (or one worker), those whose lease ends first first."""

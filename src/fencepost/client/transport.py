@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 JOBS = "/v1/jobs"
 FLOWS = "/v1/flows"
 DEAD_LETTERS = "/v1/dead-letters"
+REPLAYS = "/v1/replays"
 EVENTS = "/v1/events"
 QUEUES = "/v1/queues"
 TYPES = "/v1/types"

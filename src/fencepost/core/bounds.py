@@ -1,7 +1,8 @@
 """Every bound in Fencepost, by name.
 
 A loop, queue, batch, string or wait without a bound is a defect; its bound belongs here. Those of
-the HTTP API and of its client are in ``wire/bounds.py``.
+tokens and the audit log are in ``core/access/bounds.py``, those of the HTTP API and of its client
+in ``wire/bounds.py``.
 """
 
 from __future__ import annotations
@@ -87,6 +88,9 @@ POLL_INTERVAL: Final = 1.0
 STORE_RETRY_DELAY_MAX: Final = 5.0
 WORKER_SILENCE: Final = 60.0
 """A worker that has not announced itself for this long is not listed."""
+WORKER_GONE: Final = 3_600.0
+WORKERS_GONE_MAX: Final = 100
+APP_VERSION_LENGTH_MAX: Final = 100
 LEADER_TTL: Final = 5.0
 FAREWELL: Final = 2.0
 """How long a stopping worker waits for a store that may hang, to sign off."""
@@ -153,6 +157,21 @@ PRUNE_BATCH: Final = 1_000
 PRUNE_SCAN: Final = 10_000
 PAGE_DEFAULT: Final = 50
 PAGE_MAX: Final = 1_000
+LOOK_MAX: Final = 10_000
+"""Jobs that a search reads for conditions without an index, and that a bounded count counts."""
+LOOK_PAGE: Final = 200
+"""Those of them that are in memory at once, with their payloads."""
+LOOK_FIRST: Final = 20
+"""The first of them, until it is known how large they are."""
+LOOK_BYTES: Final = 4_000_000
+"""Payloads, results and checkpoints that are in memory at once, unless they become larger."""
+LOOK_ALL_MAX: Final = 100_000
+"""Jobs that are read before all that meet such conditions are changed."""
+WHERE_MAX: Final = 10
+WHERE_LENGTH_MAX: Final = 1_000
+ERROR_TEXT_LENGTH_MAX: Final = 200
+FLOW_JOBS_MAX: Final = 5_000
+"""Jobs that are counted of one flow in a list, and after which a page of flows ends."""
 DUMP_MAX: Final = 10_000
 DUMP_BATCH: Final = 1_000
 DUMP_BYTES: Final = 16_000_000
@@ -280,6 +299,8 @@ CATCH_UP_DEFAULT: Final = 10
 CATCH_UP_MAX: Final = 1_000
 CRON_NEXT_DEFAULT: Final = 5
 CRON_NEXT_MAX: Final = 1_000
+CRON_RUNS_DEFAULT: Final = 12
+CRON_RUNS_MAX: Final = 100
 CRON_FIRE_MAX: Final = CATCH_UP_MAX
 """Jobs of one firing, unless a single cron has more of them."""
 CRON_LOOK_INTERVAL: Final = 5.0
@@ -289,6 +310,27 @@ CRON_DECLARE_INTERVAL: Final = 60.0
 """How often a worker records that it knows a cron."""
 CRON_SILENCE: Final = 180.0
 """No worker knows a cron that was not declared for this long."""
+
+# Replays of many dead letters. Times are in seconds.
+REPLAYS_MAX: Final = 10
+"""Replays that are under way at once, running or held."""
+REPLAYS_KEPT_MAX: Final = 50
+"""With those that are over, of which the oldest make room."""
+REPLAY_RATE_MIN: Final = 0.01
+REPLAY_RATE_MAX: Final = 1_000.0
+"""Dead letters a second."""
+REPLAY_RATE_DEFAULT: Final = 10.0
+REPLAY_BURST: Final = 2.0
+"""For how long a rate that was not used is not lost: leaders may be slow for a moment."""
+REPLAY_OPEN_MAX: Final = 1_000
+"""Jobs of one replay that have not ended yet; it waits for them before it makes more."""
+REPLAY_INTERVAL: Final = 1.0
+REPLAY_ROUNDS: Final = 10
+"""Batches of one replay in one pass of the leader."""
+REPLAY_PAGES: Final = 5
+"""Pages of dead letters that are looked through for one batch."""
+STOP_AFTER_DEFAULT: Final = 10
+"""Jobs that have to end before a share of failures can stop a replay."""
 
 # What needs attention. Times are in seconds.
 GROUP_HOURS: Final = 24
@@ -327,49 +369,6 @@ SERIES_SAMPLE_MAX: Final = 2_000
 """Ended jobs of which a sample takes the times: the newest."""
 SERIES_POINTS: Final = 120
 SERIES_LINES_MAX: Final = 50
-
-# Tokens and the audit log. Times are in seconds.
-TOKEN_ID_BYTES: Final = 6
-TOKEN_SECRET_BYTES: Final = 24
-"""192 random bits, for which a fast hash is safe."""
-TOKEN_EXPIRES_MIN: Final = 1.0
-TOKEN_NAME_LENGTH_MAX: Final = 100
-TOKEN_QUEUES_MAX: Final = 100
-TOKEN_RATE_MIN: Final = 0.01
-TOKEN_RATE_MAX: Final = 1_000_000.0
-TOKENS_MAX: Final = 1_000
-"""Servers read all of them every few seconds; those that ended long ago are removed."""
-TOKEN_KEPT: Final = 90 * 86_400.0
-TOKEN_REVOKED_SECONDS: Final = 5.0
-"""Within this time a revoked token is refused everywhere, and its open requests are ended."""
-TOKEN_CACHE_SECONDS: Final = 2.0
-"""How long a server uses the tokens that it has read."""
-TOKEN_RECHECK_SECONDS: Final = 1.0
-"""How often it checks the token of a waiting request. With the age of the tokens at first, and a
-poll until the request notices, this takes four of the five seconds."""
-TOKEN_LOOK_SECONDS: Final = 1.0
-"""How often a server reads the tokens again for an unknown token, or after a failure."""
-TOKEN_STALE_SECONDS: Final = 60.0
-"""How long it uses them while the store is unavailable."""
-SESSION_SECONDS: Final = 7 * 86_400.0
-"""How long a browser stays signed in, unless its token ends before."""
-SESSIONS_MAX: Final = 1_000
-"""In all: servers read all of them. The oldest make room."""
-SESSIONS_OF_TOKEN_MAX: Final = 50
-"""So that one token cannot end the sessions of all others."""
-AUDIT_KEPT: Final = 90 * 86_400.0
-AUDIT_KEPT_MIN: Final = 7 * 86_400.0
-"""PostgreSQL refuses to delete younger entries: a worker's role cannot hide its tracks."""
-AUDIT_NAME_LENGTH_MAX: Final = 100
-AUDIT_TARGET_LENGTH_MAX: Final = 300
-AUDIT_DETAIL_BYTES_MAX: Final = 8_000
-AUDIT_CONDITION_LENGTH_MAX: Final = 20
-"""Characters of each word in a bulk action's conditions, if all together are too long."""
-AUDIT_REFUSED_MAX: Final = 20
-"""Refused requests of one token that are recorded in a window; the rest are counted, ..."""
-AUDIT_REFUSED_WINDOW: Final = 60.0
-"""... and one record gives their number when the window is over."""
-REQUEST_ID_LENGTH_MAX: Final = 128
 
 # Metrics. Times are in seconds.
 METRIC_LABELS_MAX: Final = 100

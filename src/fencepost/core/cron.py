@@ -35,6 +35,7 @@ from fencepost.core.bounds import (
 from fencepost.core.display import shown
 from fencepost.core.job.idempotency import CRON_KEYS, Key
 from fencepost.core.job.job import NewJob
+from fencepost.core.runs import marked
 from fencepost.core.values.names import check_choice, check_count, check_name
 from fencepost.errors import ConfigurationError, InvalidCronError
 
@@ -231,7 +232,8 @@ class Cron:
 
     def job(self, tick: datetime) -> NewJob:
         """Return the job of one tick; its key prevents a second one."""
-        return msgspec.structs.replace(self.template, key=Key(tick_key(self.name, tick)))
+        job = msgspec.structs.replace(self.template, key=Key(tick_key(self.name, tick)))
+        return marked(job, self.name)
 
 
 class Due(NamedTuple):

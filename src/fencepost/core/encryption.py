@@ -215,6 +215,7 @@ class Field(StrEnum):
     CALLBACK = "callback"
     EVENT = "event"
     TEMPLATE = "template"
+    PATCH = "patch"
 
 
 class Owner(NamedTuple):

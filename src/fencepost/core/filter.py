@@ -7,13 +7,17 @@ import binascii
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
-from typing import NamedTuple, TypedDict, TypeVar
+from typing import Literal, NamedTuple, TypedDict, TypeVar, Unpack, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from fencepost.core.bounds import PAGE_DEFAULT, PAGE_MAX
 from fencepost.core.display import did_you_mean, shown
+from fencepost.core.job.idempotency import check_key
 from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import PriorityLike
+from fencepost.core.look import ANY, Comparison, Look, make_look
 from fencepost.core.values.names import (
     check_correlation_id,
     check_count,
@@ -46,6 +50,8 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Submitted at this time or later."""
     created_before: datetime | None = None
     """Submitted earlier than this: adjacent filters do not overlap."""
+    key: str | None = None
+    """Of each type, the last job that took this idempotency key, whether or not it holds it now."""
 
     @property
     def is_dated(self) -> bool:
@@ -54,8 +60,24 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_countable(self) -> bool:
         """Whether counts by queue, type and state can answer it."""
-        marks = (self.tags or None, self.correlation_id, self.flow, self.id_prefix)
+        marks = (self.tags or None, self.correlation_id, self.flow, self.id_prefix, self.key)
         return not self.is_dated and all(mark is None for mark in marks)
+
+
+class JobQuery(msgspec.Struct, frozen=True):
+    """What a store selects, and what each of those jobs has to be read for.
+
+    Not one struct: a store that would ignore a condition selects too much.
+    """
+
+    filter: JobFilter = JobFilter()
+    look: Look = ANY
+
+    def within(self, states: Iterable[State]) -> JobQuery | None:
+        """Return it restricted to *states*; None if it matches no job in them."""
+        named = self.filter.states
+        kept = tuple(state for state in State if state in states and (not named or state in named))
+        return replace(self, filter=replace(self.filter, states=kept)) if kept else None
 
 
 States = State | str | Iterable[State | str] | None
@@ -77,6 +99,24 @@ class Conditions(TypedDict, total=False):
     """Submitted at this time or later."""
     created_before: datetime | None
     """Submitted earlier than this."""
+    key: str | None
+    """The idempotency key; of each type, only the last job that was submitted with it is found."""
+    priority: PriorityLike | Iterable[PriorityLike] | None
+    """A priority, or several. This and what follows has no index: jobs are read one by one."""
+    error: str | None
+    """Part of the message of its last failure, or the code, category or class of that."""
+    where: str | Comparison | Iterable[str | Comparison] | None
+    """What it carries, such as ``payload.user.id=42``; or several such conditions."""
+
+
+JobOrder = Literal["newest", "oldest"]
+
+
+def is_oldest_first(order: object) -> bool:
+    """Return whether this is the order of the oldest; raise ConfigurationError if it is none."""
+    if order not in get_args(JobOrder):
+        raise ConfigurationError(f"order must be 'newest' or 'oldest', got {shown(order)}")
+    return order == "oldest"
 
 
 class Listing(NamedTuple):
@@ -100,10 +140,11 @@ ENDS = Listing(b"s1:", 17)
 
 
 class PageRequest(msgspec.Struct, frozen=True):
-    """How many jobs, and after which; newest first."""
+    """How many jobs, and after which; newest first unless the oldest are wanted first."""
 
     limit: int = PAGE_DEFAULT
     after: int | None = None
+    is_oldest_first: bool = False
 
 
 def make_filter(
@@ -117,6 +158,7 @@ def make_filter(
     id_prefix: str | None = None,
     created_after: datetime | None = None,
     created_before: datetime | None = None,
+    key: str | None = None,
 ) -> JobFilter:
     """Check the conditions of a user, or raise ConfigurationError or InvalidJobError."""
     return JobFilter(
@@ -129,7 +171,17 @@ def make_filter(
         id_prefix=None if id_prefix is None else check_id_prefix(id_prefix),
         created_after=_given(partial(check_instant, name="created_after"), created_after),
         created_before=_given(partial(check_instant, name="created_before"), created_before),
+        key=_given(check_key, key),
     )
+
+
+def make_query(**conditions: Unpack[Conditions]) -> JobQuery:
+    """Check all conditions of a user, or raise ConfigurationError, InvalidJobError or the like."""
+    look = {name: conditions.pop(name, None) for name in _LOOKED}  # type: ignore[misc]  # its names
+    return JobQuery(make_filter(**conditions), make_look(**look))  # type: ignore[misc]
+
+
+_LOOKED = ("priority", "error", "where")
 
 
 def _given(check: Callable[[T], T], value: T | None) -> T | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fencepost.core.overview import QueueView
+from fencepost.core.stats.overview import QueueView
 
 MARKS = "fencepost:mov"
 MOVING = f"{MARKS}ing"

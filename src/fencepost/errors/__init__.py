@@ -13,7 +13,7 @@
     ├── UnauthenticatedError, ForbiddenError, TooManyRequestsError, WebhookVerificationError
     ├── JobFailedError, JobCancelledError, WaitTimeoutError
     ├── JobNotFoundError
-    │   └── FlowNotFoundError
+    │   └── FlowNotFoundError, ReplayNotFoundError
     ├── StateConflictError
     │   └── IllegalTransition
     ├── EncryptionError
@@ -245,6 +245,12 @@ class FlowNotFoundError(JobNotFoundError, code="flow_not_found"):
     """No job belongs to this flow: it never existed, or retention has removed all of it."""
 
     what = "no job belongs to the flow"
+
+
+class ReplayNotFoundError(JobNotFoundError, code="replay_not_found"):
+    """No replay of dead letters has this id: it never existed, or newer ones took its place."""
+
+    what: ClassVar[str] = "no replay has the id"
 
 
 class StateConflictError(FencepostError, code="state_conflict"):

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from fencepost.actions.replies import AuditLog
+from fencepost.core.access.tokens import NewToken, Role, TokenRecord, make_options
 from fencepost.core.bounds import PAGE_DEFAULT
-from fencepost.core.tokens import NewToken, Role, TokenRecord, make_options
 from fencepost.core.values.times import Duration
 
 if TYPE_CHECKING:

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 from fencepost.actions.backend import Backend
-from fencepost.actions.replies import KnownJob
+from fencepost.actions.replies import FlowList, KnownJob
+from fencepost.core.bounds import PAGE_DEFAULT
+from fencepost.core.flows.listing import FlowKind
 from fencepost.core.job.lifecycle import State
 from fencepost.core.values.times import Duration
 from fencepost.handles.job import AsyncJobHandle, Awaited, BackendPart, Blocking, JobHandle
@@ -148,6 +150,12 @@ def _handles(part: BackendPart, jobs: Mapping[str, KnownJob]) -> dict[str, Any]:
 class Flows(Blocking):
     """The flows; ``aio.flows`` has the same methods, awaited."""
 
+    def find(
+        self, kind: FlowKind | None = None, *, after: str | None = None, limit: int = PAGE_DEFAULT
+    ) -> FlowList:
+        """Return a page of the flows, newest first: all, or those that are live or have failed."""
+        return self._run(self._actions.flows.find(kind, after, limit))
+
     def get(self, id: str) -> FlowHandle:
         """Return the handle of a flow, or raise FlowNotFoundError."""
         jobs = self._run(self._actions.flows.get(id))
@@ -156,6 +164,12 @@ class Flows(Blocking):
 
 class AsyncFlows(Awaited):
     """The awaited face of Flows."""
+
+    async def find(
+        self, kind: FlowKind | None = None, *, after: str | None = None, limit: int = PAGE_DEFAULT
+    ) -> FlowList:
+        """Return a page of the flows, newest first: all, or those that are live or have failed."""
+        return await self._run(self._actions.flows.find(kind, after, limit))
 
     async def get(self, id: str) -> AsyncFlowHandle:
         """Return the handle of a flow, or raise FlowNotFoundError."""

@@ -6,13 +6,14 @@ from typing import Any, Generic, TypeVar, Unpack
 
 from fencepost.actions.backend import Script
 from fencepost.actions.options import RetryArguments, retry_choice
-from fencepost.actions.replies import DeadLetters, Page
-from fencepost.core.bounds import PAGE_DEFAULT
-from fencepost.core.filter import Conditions, make_filter
+from fencepost.actions.replies import BoundedCount, DeadLetters, EditCount, Page
+from fencepost.core.bounds import LOOK_MAX, PAGE_DEFAULT
+from fencepost.core.filter import Conditions, JobOrder, is_oldest_first, make_query
 from fencepost.core.job.history import Change
 from fencepost.core.job.job import Attempt
-from fencepost.core.job.lifecycle import Edits, State
+from fencepost.core.job.lifecycle import Edits, ManyEdits, State
 from fencepost.core.job.why import Reason
+from fencepost.errors import ConfigurationError
 from fencepost.handles.job import AsyncJobHandle, Awaited, BackendPart, Blocking, JobHandle
 
 J = TypeVar("J")
@@ -23,11 +24,28 @@ class _Jobs(BackendPart, Generic[J]):
 
     def _cancel(self, id: str | None, conditions: Conditions) -> Script[int]:
         """Cancel one job by id, or all that meet the conditions; return how many."""
-        filter = make_filter(**conditions)
+        query = make_query(**conditions)
         if id is None:
-            return (yield from self._actions.jobs.cancel_all(filter))
+            return (yield from self._actions.jobs.cancel_all(query))
         yield from self._actions.jobs.cancel(id)
         return 1
+
+    def _count(self, conditions: Conditions) -> Script[int]:
+        """Count all jobs that meet the conditions, or raise ConfigurationError."""
+        found = yield from self._actions.jobs.count(make_query(**conditions))
+        if not found.is_exact:
+            raise ConfigurationError(
+                f"there are {found.count:,} such jobs and perhaps more; add conditions, or take "
+                f"bounded_count(), which says whether that is all"
+            )
+        return found.count
+
+    def _find(
+        self, after: str | None, limit: int, order: JobOrder, conditions: Conditions
+    ) -> Script[Page[J]]:
+        oldest = is_oldest_first(order)
+        query = make_query(**conditions)
+        return self._actions.jobs.find(query, after, limit, is_oldest_first=oldest)
 
 
 class Jobs(_Jobs[J], Blocking):
@@ -42,14 +60,27 @@ class Jobs(_Jobs[J], Blocking):
         *,
         after: str | None = None,
         limit: int = PAGE_DEFAULT,
+        order: JobOrder = "newest",
         **conditions: Unpack[Conditions],
     ) -> Page[J]:
-        """Return a page of the jobs that meet every condition, newest first."""
-        return self._run(self._actions.jobs.find(make_filter(**conditions), after, limit))
+        """Return a page of the jobs that meet every condition, newest first, or oldest first.
+
+        For a condition without an index (see ``Conditions``), up to 10,000 jobs are read for one
+        page; ``looked`` says how many. It may have fewer jobs than *limit* although more follow.
+        """
+        return self._run(self._find(after, limit, order, conditions))
 
     def count(self, **conditions: Unpack[Conditions]) -> int:
-        """Count the jobs that meet every condition; by state, type and queue it is cheap."""
-        return self._run(self._actions.jobs.count(make_filter(**conditions)))
+        """Count the jobs that meet every condition; by state, type and queue it is cheap.
+
+        Raise ConfigurationError where not all are counted: by conditions without an index, if there
+        are more than 10,000 to read; by a client, also if more than 10,000 meet others.
+        """
+        return self._run(self._count(conditions))
+
+    def bounded_count(self, **conditions: Unpack[Conditions]) -> BoundedCount:
+        """Count the same, and stop at 10,000 if there are no counters; it says if it did."""
+        return self._run(self._actions.jobs.count(make_query(**conditions), LOOK_MAX))
 
     def cancel(self, id: str | None = None, **conditions: Unpack[Conditions]) -> int:
         """Cancel one job, or every live job that meets the conditions; return how many.
@@ -72,6 +103,13 @@ class Jobs(_Jobs[J], Blocking):
         """
         edited: J = self._run(self._actions.jobs.edit(id, edits))
         return edited
+
+    def edit_all(self, edits: ManyEdits, **conditions: Unpack[Conditions]) -> EditCount:
+        """Edit every job that meets the conditions and may be edited so; a repeat is safe.
+
+        Priority and time change in jobs that wait, tags in all. It counts the refusals by code.
+        """
+        return self._run(self._actions.jobs.edit_all(make_query(**conditions), edits))
 
     def why(self, id: str) -> list[Reason]:
         """Explain why a job is in its state."""
@@ -98,14 +136,27 @@ class AsyncJobs(_Jobs[J], Awaited):
         *,
         after: str | None = None,
         limit: int = PAGE_DEFAULT,
+        order: JobOrder = "newest",
         **conditions: Unpack[Conditions],
     ) -> Page[J]:
-        """Return a page of the jobs that meet every condition, newest first."""
-        return await self._run(self._actions.jobs.find(make_filter(**conditions), after, limit))
+        """Return a page of the jobs that meet every condition, newest first, or oldest first.
+
+        For a condition without an index (see ``Conditions``), up to 10,000 jobs are read for one
+        page; ``looked`` says how many. It may have fewer jobs than *limit* although more follow.
+        """
+        return await self._run(self._find(after, limit, order, conditions))
 
     async def count(self, **conditions: Unpack[Conditions]) -> int:
-        """Count the jobs that meet every condition; by state, type and queue it is cheap."""
-        return await self._run(self._actions.jobs.count(make_filter(**conditions)))
+        """Count the jobs that meet every condition; by state, type and queue it is cheap.
+
+        Raise ConfigurationError where not all are counted: by conditions without an index, if there
+        are more than 10,000 to read; by a client, also if more than 10,000 meet others.
+        """
+        return await self._run(self._count(conditions))
+
+    async def bounded_count(self, **conditions: Unpack[Conditions]) -> BoundedCount:
+        """Count the same, and stop at 10,000 if there are no counters; it says if it did."""
+        return await self._run(self._actions.jobs.count(make_query(**conditions), LOOK_MAX))
 
     async def cancel(self, id: str | None = None, **conditions: Unpack[Conditions]) -> int:
         """Cancel one job, or every live job that meets the conditions; return how many."""
@@ -119,6 +170,13 @@ class AsyncJobs(_Jobs[J], Awaited):
         """Change the tags of a job; of a waiting one also its time, payload and priority."""
         edited: J = await self._run(self._actions.jobs.edit(id, edits))
         return edited
+
+    async def edit_all(self, edits: ManyEdits, **conditions: Unpack[Conditions]) -> EditCount:
+        """Edit every job that meets the conditions and may be edited so; a repeat is safe.
+
+        Priority and time change in jobs that wait, tags in all. It counts the refusals by code.
+        """
+        return await self._run(self._actions.jobs.edit_all(make_query(**conditions), edits))
 
     async def why(self, id: str) -> list[Reason]:
         """Explain why a job is in its state."""

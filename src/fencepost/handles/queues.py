@@ -5,13 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from fencepost.core.bounds import CRON_NEXT_DEFAULT, SCALE_TARGET_DEFAULT
-from fencepost.core.overview import QueueView, Scale, TypeView, WorkerInfo
+from fencepost.core.bounds import CRON_NEXT_DEFAULT, CRON_RUNS_DEFAULT, SCALE_TARGET_DEFAULT
+from fencepost.core.runs import CronRun
+from fencepost.core.stats.overview import QueueView, Scale, TypeView, WorkerInfo
 from fencepost.core.values.times import Duration
 from fencepost.handles.job import AsyncJobHandle, Awaited, Blocking, JobHandle
 
 C = TypeVar("C")
 Ticks = list[datetime]
+Runs = list[CronRun]
+Workers = list[WorkerInfo]
 
 
 class QueueList(Blocking):
@@ -95,11 +98,15 @@ class AsyncTypeList(Awaited):
 
 
 class WorkerList(Blocking):
-    """The workers; ``aio.workers`` has the same method, awaited."""
+    """The workers; ``aio.workers`` has the same methods, awaited."""
 
     def list(self) -> list[WorkerInfo]:
         """Return the workers heard from within the last minute."""
         return self._run(self._actions.workers())
+
+    def gone(self) -> Workers:
+        """Return the last 100 workers that stopped or fell silent within an hour."""
+        return self._run(self._actions.gone_workers())
 
 
 class AsyncWorkerList(Awaited):
@@ -108,6 +115,10 @@ class AsyncWorkerList(Awaited):
     async def list(self) -> list[WorkerInfo]:
         """Return the workers heard from within the last minute."""
         return await self._run(self._actions.workers())
+
+    async def gone(self) -> Workers:
+        """Return the last 100 workers that stopped or fell silent within an hour."""
+        return await self._run(self._actions.gone_workers())
 
 
 class CronTable(Blocking, Generic[C]):
@@ -132,6 +143,10 @@ class CronTable(Blocking, Generic[C]):
     def next(self, name: str, count: int = CRON_NEXT_DEFAULT) -> Ticks:
         """Return the next times at which a cron ticks, in UTC, paused or not."""
         return self._run(self._actions.crons.next(name, count))
+
+    def runs(self, name: str, *, limit: int = CRON_RUNS_DEFAULT) -> Runs:
+        """Return the newest jobs of a cron that are kept, the newest first."""
+        return self._run(self._actions.crons.runs(name, limit))
 
     def forget(self, name: str) -> None:
         """Delete a cron from the store; a worker whose app declares it adds it again."""
@@ -160,6 +175,10 @@ class AsyncCronTable(Awaited, Generic[C]):
     async def next(self, name: str, count: int = CRON_NEXT_DEFAULT) -> Ticks:
         """Return the next times at which a cron ticks, in UTC, paused or not."""
         return await self._run(self._actions.crons.next(name, count))
+
+    async def runs(self, name: str, *, limit: int = CRON_RUNS_DEFAULT) -> Runs:
+        """Return the newest jobs of a cron that are kept, the newest first."""
+        return await self._run(self._actions.crons.runs(name, limit))
 
     async def forget(self, name: str) -> None:
         """Delete a cron from the store; a worker whose app declares it adds it again."""

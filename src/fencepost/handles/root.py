@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 from fencepost.actions.backend import Backend
 from fencepost.core.bounds import STATS_WINDOW_DEFAULT
-from fencepost.core.statistics import Statistics
+from fencepost.core.stats.statistics import Statistics
 from fencepost.core.values.times import Duration
 from fencepost.handles.events import AsyncEvents, Events
 from fencepost.handles.flows import AsyncFlows, Flows
@@ -22,6 +22,7 @@ from fencepost.handles.queues import (
     TypeList,
     WorkerList,
 )
+from fencepost.handles.replays import AsyncReplayTable, ReplayTable
 
 J = TypeVar("J")
 C = TypeVar("C")
@@ -35,6 +36,7 @@ class Root(Blocking, Generic[J, C]):
         self.jobs = Jobs[J](backend)
         self.flows = Flows(backend)
         self.dead_letters = DeadLetterList(backend)
+        self.replays = ReplayTable(backend)
         self.events = Events(backend)
         self.queues = QueueList(backend)
         self.types = TypeList(backend)
@@ -58,6 +60,7 @@ class AsyncRoot(Awaited, Generic[J, C]):
         self.jobs = AsyncJobs[J](backend)
         self.flows = AsyncFlows(backend)
         self.dead_letters = AsyncDeadLetterList(backend)
+        self.replays = AsyncReplayTable(backend)
         self.events = AsyncEvents(backend)
         self.queues = AsyncQueueList(backend)
         self.types = AsyncTypeList(backend)

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from fencepost.actions.health import FindingCache, Readiness
 from fencepost.actions.local.access import Auditor
-from fencepost.core.overview import QueueView
+from fencepost.core.stats.overview import QueueView
 from fencepost.core.values.names import id_text
 from fencepost.http.authentication import Authenticator
 from fencepost.http.letters import LetterCache

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from fencepost.core.bounds import SESSION_SECONDS
+from fencepost.core.access.bounds import SESSION_SECONDS
 
 NAME = "fencepost_session"
 SAFE_METHODS = frozenset(["GET", "HEAD", "OPTIONS"])

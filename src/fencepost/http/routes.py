@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fencepost.http.operations import (
-    attention,
     bulk,
     claims,
     flows,
@@ -11,21 +10,20 @@ from fencepost.http.operations import (
     jobs,
     leases,
     letters,
-    monitoring,
     queues,
-    series,
-    session,
+    replays,
     stream,
     submit,
-    tokens,
 )
+from fencepost.http.operations.access import session, tokens
+from fencepost.http.operations.stats import attention, monitoring, series
 from fencepost.http.request.route import Route
 
 _declared = [
     each
     for module in (
         *(submit, flows, claims, leases, jobs, queues, stream, monitoring),
-        *(bulk, held, session, attention, letters, series, tokens),
+        *(bulk, held, session, attention, letters, replays, series, tokens),
     )
     for each in vars(module).values()
     if isinstance(each, Route)

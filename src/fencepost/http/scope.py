@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
+from fencepost.core.access.tokens import Principal, Role
 from fencepost.core.bounds import PAGE_MAX
+from fencepost.core.filter import JobQuery
 from fencepost.core.job.job import DeadLetter, Dependency, Failure, Job, NewJob
 from fencepost.core.job.why import Reason, Situation, explain
-from fencepost.core.tokens import Principal, Role
 from fencepost.core.values.names import id_text
 from fencepost.errors import (
     DuplicateJobError,
@@ -251,3 +252,17 @@ def check_content_allowed(principal: Principal, job: Job, verb: str) -> None:
             f"token {principal.name!r} did not submit this job and lacks role read, so it cannot "
             f"{verb}"
         )
+
+
+def within_reach(principal: Principal, query: JobQuery) -> JobQuery:
+    """Return a search that tells this token no more than the jobs that it may see.
+
+    Raise ForbiddenError if it asks for content that the token may not read: it could guess it.
+    """
+    if query.look.needs_content and not _may_read(principal):
+        raise ForbiddenError(
+            f"token {principal.name!r} lacks role read, so it cannot select jobs by error or where"
+        )
+    if principal.queues is None:
+        return query
+    return replace(query, look=replace(query.look, withholds_dependency=True))

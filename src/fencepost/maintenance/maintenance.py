@@ -31,6 +31,7 @@ from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
 from fencepost.store.interface.queue import Moved
+from fencepost.store.interface.records.cluster import CHORES_TERM
 from fencepost.store.interface.store import Store
 from fencepost.store.interface.upkeep import PruneRequest
 from fencepost.store.plan import Operation
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 Batch = Callable[[], Awaitable[tuple[int, bool]]]
 """Does a bounded piece of work; returns how much it did, and whether there may be more."""
 
-TERM = "maintenance"
 PAUSE_MIN = 0.05
 
 
@@ -163,9 +163,11 @@ class Maintenance:
             prune_events(store, retention),
             prune_actions(store, retention),
         ]
-        from fencepost.maintenance.series import sample_series  # whose chores need this module
+        # Whose chores need this module.
+        from fencepost.maintenance.replays import go_on_with_replays
+        from fencepost.maintenance.series import sample_series
 
-        self._chores.append(sample_series(store))
+        self._chores += [sample_series(store), go_on_with_replays(store)]
         if store.tidy_interval is not None:
             self._chores.append(tidy(store, store.tidy_interval))
         self._due = dict.fromkeys((chore.name for chore in self._chores), 0.0)
@@ -184,7 +186,8 @@ class Maintenance:
 
     async def step(self) -> float:
         """Take or keep the term and do the chores that are due; return how long to wait."""
-        term = await self._store.run_async(self._store.cluster.lead(TERM, self._worker, LEADER_TTL))
+        lead = self._store.cluster.lead(CHORES_TERM, self._worker, LEADER_TTL)
+        term = await self._store.run_async(lead)
         self._note_leadership(term is not None)
         if term is None:
             return LEADER_TTL / 2
@@ -208,7 +211,7 @@ class Maintenance:
     async def resign(self) -> None:
         """Give up the term, so that the next leader need not wait for it to expire."""
         if self._is_leader:
-            await self._store.run_async(self._store.cluster.resign(TERM, self._worker))
+            await self._store.run_async(self._store.cluster.resign(CHORES_TERM, self._worker))
             self._note_leadership(False)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from fencepost.core.bounds import SERIES_LOOK, SERIES_SAMPLE_MAX
-from fencepost.core.series import (
+from fencepost.core.stats.series import (
     FINEST,
     STEPS,
     Sample,
@@ -20,7 +20,7 @@ from fencepost.core.series import (
     sample,
 )
 from fencepost.maintenance.maintenance import Chore
-from fencepost.store.interface.series import SeriesRow
+from fencepost.store.interface.records.series import SeriesRow
 from fencepost.store.interface.store import Store
 
 

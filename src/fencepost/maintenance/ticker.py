@@ -23,7 +23,7 @@ from fencepost.errors import StoreError
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
-from fencepost.store.interface.crons import (
+from fencepost.store.interface.records.crons import (
     CronFire,
     CronList,
     CronView,

@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import Any
 
 from fencepost.core.job.lifecycle import TERMINAL, State
-from fencepost.store.interface.crons import Fired
 from fencepost.store.interface.queue import Claim, Moved, Settled, Spawned
+from fencepost.store.interface.records.crons import Fired
 from fencepost.store.interface.store import Topic
 from fencepost.store.plan import Operation, Wakes
 

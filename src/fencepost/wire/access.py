@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from fencepost.core.bounds import TOKEN_NAME_LENGTH_MAX
-from fencepost.core.tokens import Role
+from fencepost.core.access.bounds import TOKEN_NAME_LENGTH_MAX
+from fencepost.core.access.tokens import Role
 from fencepost.wire.terms import Duration, QueueName, RequestRate, Strict, name_rules
 
 

@@ -6,8 +6,8 @@ from datetime import datetime
 
 import msgspec
 
-from fencepost.core.attention import Item
 from fencepost.core.fingerprints import Group
+from fencepost.core.stats.attention import Item
 
 
 class Attention(msgspec.Struct, frozen=True, kw_only=True):

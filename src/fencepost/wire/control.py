@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
 from fencepost.core.bounds import PAGE_DEFAULT
+from fencepost.core.filter import JobOrder
 from fencepost.core.job.history import Change
 from fencepost.core.job.job import Attempt, DeadLetter
 from fencepost.core.job.lifecycle import COARSE, State
@@ -23,16 +24,20 @@ from fencepost.wire.terms import (
     CorrelationId,
     Cursor,
     Duration,
+    ErrorText,
     IdPrefix,
     JobId,
     PageLimit,
     PriorityName,
     PriorityNumber,
+    PriorityText,
     QueryDuration,
     QueueName,
+    SearchedKey,
     Strict,
     Tags,
     TypeName,
+    WhereTexts,
 )
 
 StateName = Annotated[str, Meta(extra_json_schema={"enum": sorted({*State, *COARSE.values()})})]
@@ -47,18 +52,17 @@ class PageQuery(Strict, frozen=True, kw_only=True):
     limit: PageLimit = PAGE_DEFAULT
 
 
-class CountQuery(Strict, frozen=True, kw_only=True):
-    """Conditions for which the store keeps counters."""
+class JobConditions(Strict, frozen=True, kw_only=True):
+    """All that a search and a selection have in common.
+
+    For ``error``, ``where`` and the priority there is no index: jobs that meet the other
+    conditions are read one by one, up to 10,000 for an answer, which says how many it has read.
+    """
 
     state: list[StateName] = field(default_factory=list)
     """Any of these; ``in_flight`` and ``succeeded`` each stand for states."""
     type: TypeName | None = None
     queue: QueueName | None = None
-
-
-class JobConditions(CountQuery, frozen=True, kw_only=True):
-    """All that a search and a selection have in common."""
-
     correlation_id: CorrelationId | None = None
     flow: CorrelationId | None = None
     """The id of a flow."""
@@ -68,15 +72,31 @@ class JobConditions(CountQuery, frozen=True, kw_only=True):
     """Submitted at this time or later."""
     created_before: datetime | None = None
     """Submitted earlier than this."""
+    key: SearchedKey | None = None
+    """The idempotency key; of each type, only the last job that was submitted with it is found."""
+    error: ErrorText | None = None
+    """Part of the message of its last failure, or its code, category or class; in any case."""
+    where: WhereTexts = field(default_factory=list)
+    """What it carries, such as ``payload.user.id=42``: a path in its payload, result, checkpoint,
+    progress or failure, one of ``= != < <= > >=``, and a value; all must hold."""
 
 
-class JobSearch(JobConditions, frozen=True, kw_only=True):
-    """Conditions that a job must all meet, and which page of the jobs that do."""
+class CountQuery(JobConditions, frozen=True, kw_only=True):
+    """Conditions that a job must all meet."""
 
     tag: list[TagText] = field(default_factory=list)
     """``name:value`` each; the first colon separates them; write one in the name as ``%3A``."""
+    priority: list[PriorityText] = field(default_factory=list)
+    """Any of these."""
+
+
+class JobSearch(CountQuery, frozen=True, kw_only=True):
+    """Conditions that a job must all meet, and which page of the jobs that do."""
+
+    order: JobOrder = "newest"
+    """Which come first, by when they were submitted."""
     after: Cursor | None = None
-    """The ``next`` of the previous page."""
+    """The ``next`` of the previous page, in the same order."""
     limit: PageLimit = PAGE_DEFAULT
 
 
@@ -84,6 +104,12 @@ class JobCount(msgspec.Struct, frozen=True):
     """How many jobs meet the conditions."""
 
     count: int
+    at_least: bool = False
+    """Whether there may be more: 10,000 were counted or read, and not all."""
+    looked: int | None = None
+    """How many jobs were read for conditions without an index; null if none had to be."""
+    unreadable: int = 0
+    """How many of those could not be compared, being encrypted or not JSON; they do not count."""
 
 
 class Wait(Strict, frozen=True, kw_only=True):
@@ -146,10 +172,12 @@ class StreamQuery(Strict, frozen=True, kw_only=True):
 class Selection(JobConditions, frozen=True, kw_only=True):
     """Conditions that a job must all meet; at least one."""
 
-    __some__: ClassVar = ("ids", "tags", *JobConditions.__struct_fields__)
+    __some__: ClassVar = ("ids", "tags", "priorities", *JobConditions.__struct_fields__)
     __exclusive__: ClassVar = tuple(("ids", name) for name in __some__[1:])
 
     tags: Tags = field(default_factory=dict)
+    priorities: list[PriorityNumber | PriorityName] = field(default_factory=list)
+    """Any of these."""
     ids: (
         Annotated[list[JobId], Meta(min_length=1, extra_json_schema={"maxItems": HTTP_BATCH_MAX})]
         | None
@@ -168,6 +196,34 @@ class RetrySelection(Selection, frozen=True, kw_only=True):
     """Whether their attempts are counted from the start again."""
     delay: Duration = 0.0
     priority: PriorityNumber | PriorityName | None = None
+
+
+class BulkEdits(Strict, frozen=True, kw_only=True, omit_defaults=True):
+    """What to change in each job; at least one."""
+
+    __some__: ClassVar = ("priority", "tags", "run_at")
+
+    priority: PriorityNumber | PriorityName | None = None
+    """Also changes jobs that wait for one of these and inherited its priority."""
+    tags: Tags | None = None
+    """These replace all tags of each job."""
+    run_at: datetime | None = None
+    """A time with its zone; a past one means now."""
+
+
+class EditSelection(Selection, frozen=True, kw_only=True):
+    """Jobs to change: those that wait, or, if only tags change, in any state."""
+
+    edit: BulkEdits
+
+
+class EditedJobs(msgspec.Struct, frozen=True, kw_only=True):
+    """How many jobs were changed, or, in a dry run, would be."""
+
+    count: int
+    refused: dict[str, int] = {}
+    """How many could not be, by the code with which changing one of them is refused."""
+    dry_run: bool = False
 
 
 class Retried(msgspec.Struct, frozen=True):
@@ -278,6 +334,24 @@ class ReplayAll(GroupedConditions, frozen=True, kw_only=True):
         """Whether it asks for more than a type and a limit."""
         more = (self.ids is not None, self.patch, self.dry_run, self.expected is not None)
         return self.is_looked_up or any(more)
+
+
+class DiscardAll(GroupedConditions, frozen=True, kw_only=True):
+    """Which dead letters to discard; at least one condition. The newest 10,000 are looked at."""
+
+    __some__: ClassVar = GroupedConditions.__struct_fields__
+
+    dry_run: bool = False
+    """Only count them."""
+    expected: Annotated[int, Meta(ge=0)] | None = None
+    """Refuse with 409 if there are more than these and a tenth of them."""
+
+
+class WireDiscarded(msgspec.Struct, frozen=True):
+    """How many dead letters were discarded, or, in a dry run, would be."""
+
+    count: int
+    dry_run: bool = False
 
 
 class WireReplayed(msgspec.Struct, frozen=True):

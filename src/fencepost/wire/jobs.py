@@ -8,8 +8,10 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from fencepost.core.bounds import PAGE_DEFAULT
 from fencepost.core.encryption import readable
 from fencepost.core.flows.dependencies import Mode
+from fencepost.core.flows.listing import FlowKind, FlowSummary
 from fencepost.core.job.job import Failure, Job, Ownership, Progress
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy, Priority
@@ -22,6 +24,7 @@ from fencepost.wire.terms import (
     CallbackUrl,
     ConcurrencyKey,
     CorrelationId,
+    Cursor,
     DependencyIds,
     Duration,
     IdempotencyKey,
@@ -30,6 +33,7 @@ from fencepost.wire.terms import (
     LeaseTtl,
     Multiplier,
     NodeName,
+    PageLimit,
     PriorityName,
     PriorityNumber,
     QueueName,
@@ -253,11 +257,16 @@ class JobView(JobSummary, frozen=True, kw_only=True):
 
 
 class WireJobPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs, newest first, and where the next page begins."""
+    """Jobs, in the order asked for, and where the next page begins."""
 
     jobs: list[JobSummary]
     next: str | None
     """Give it as ``after`` to go on; null when there are no more."""
+    looked: int | None = None
+    """How many jobs were read for conditions without an index; null if none had to be. A page with
+    fewer jobs than its limit and a ``next`` ends where 10,000 were read."""
+    unreadable: int = 0
+    """How many of those could not be compared, being encrypted or not JSON; they do not match."""
 
 
 class FlowBody(Strict, frozen=True, kw_only=True):
@@ -294,6 +303,27 @@ class FlowView(msgspec.Struct, frozen=True, kw_only=True):
     jobs: dict[str, JobSummary]
     edges: list[FlowEdge] = []
     """Between these jobs; each job's in the order in which it names them."""
+
+
+class FlowQuery(Strict, frozen=True, kw_only=True):
+    """Which flows, and which page of them."""
+
+    kind: FlowKind | None = None
+    """``live``: with jobs that have not ended; ``failed``: with failed jobs or dead letters."""
+    after: Cursor | None = None
+    """The ``next`` of the previous page."""
+    limit: PageLimit = PAGE_DEFAULT
+
+
+class WireFlowPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Flows, newest first, and where the next page begins.
+
+    A page ends when it has counted 5,000 jobs: it may have fewer flows than were asked for, or
+    none, while ``next`` says that there are more.
+    """
+
+    flows: list[FlowSummary]
+    next: str | None
 
 
 class Count(msgspec.Struct, frozen=True):

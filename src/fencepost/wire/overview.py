@@ -8,16 +8,18 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from fencepost.core.audit import Action
+from fencepost.core.access.audit import Action
 from fencepost.core.bounds import (
     CONCURRENCY_DEFAULT,
     CRON_NEXT_DEFAULT,
+    CRON_RUNS_DEFAULT,
     SCALE_TARGET_DEFAULT,
     STATS_WINDOW_DEFAULT,
 )
-from fencepost.core.overview import Finding, QueueView, Scale, TypeView, WorkerInfo
+from fencepost.core.runs import CronRun
+from fencepost.core.stats.overview import Finding, PauseView, QueueView, Scale, TypeView, WorkerInfo
 from fencepost.core.values.times import format_duration
-from fencepost.wire.terms import QueryDuration, RunningLimit, Strict, TickCount
+from fencepost.wire.terms import QueryDuration, RunCount, RunningLimit, Strict, TickCount
 
 
 class Queues(msgspec.Struct, frozen=True):
@@ -33,9 +35,11 @@ class Types(msgspec.Struct, frozen=True):
 
 
 class Workers(msgspec.Struct, frozen=True):
-    """The workers heard from within the last minute."""
+    """The workers heard from within the last minute, and those that are gone."""
 
     workers: list[WorkerInfo]
+    gone: list[WorkerInfo] = []
+    """Workers that stopped or fell silent within an hour, the last one first; at most 100."""
 
 
 class LimitBody(Strict, frozen=True, kw_only=True):
@@ -86,6 +90,24 @@ class Ticks(msgspec.Struct, frozen=True):
     """The next times at which a cron ticks, in UTC."""
 
     ticks: list[datetime]
+
+
+class RunsQuery(Strict, frozen=True, kw_only=True):
+    """How many runs to return."""
+
+    limit: RunCount = CRON_RUNS_DEFAULT
+
+
+class CronRuns(msgspec.Struct, frozen=True):
+    """Jobs of a cron that are kept, the newest first."""
+
+    runs: list[CronRun]
+
+
+class Pauses(msgspec.Struct, frozen=True):
+    """What is paused: queues, types and crons."""
+
+    pauses: list[PauseView]
 
 
 class StatsQuery(Strict, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from fencepost.core.access.bounds import TOKEN_RATE_MAX, TOKEN_RATE_MIN
 from fencepost.core.bounds import (
     ATTEMPTS_MAX,
     CALLBACK_URL_LENGTH_MAX,
@@ -19,8 +20,10 @@ from fencepost.core.bounds import (
     CONCURRENCY_KEY_LENGTH_MAX,
     CORRELATION_ID_LENGTH_MAX,
     CRON_NEXT_MAX,
+    CRON_RUNS_MAX,
     DEPENDENCY_COUNT_MAX,
     DURATION_MAX,
+    ERROR_TEXT_LENGTH_MAX,
     EVENT_NAME_LENGTH_MAX,
     KEY_LENGTH_MAX,
     LEASE_TTL_MIN,
@@ -31,13 +34,14 @@ from fencepost.core.bounds import (
     TAG_COUNT_MAX,
     TAG_NAME_LENGTH_MAX,
     TAG_VALUE_LENGTH_MAX,
-    TOKEN_RATE_MAX,
-    TOKEN_RATE_MIN,
     TYPE_LENGTH_MAX,
     WEIGHT_MAX,
+    WHERE_LENGTH_MAX,
+    WHERE_MAX,
 )
 from fencepost.core.job.idempotency import CRON_KEYS
 from fencepost.core.job.policy import Priority
+from fencepost.core.look import WHERE_PATTERN
 from fencepost.core.values.names import ID_PREFIX_PATTERN, UNPRINTABLE
 from fencepost.core.values.times import TEXT_LENGTH_MAX
 from fencepost.wire.bounds import HTTP_WAIT_MAX, WORKER_LENGTH_MAX
@@ -156,6 +160,31 @@ QueryDuration = Annotated[
 Cursor = Annotated[str, _schema(minLength=1, pattern="^[A-Za-z0-9_-]+$")]
 """The ``next`` of a page."""
 
+PriorityText = Annotated[
+    str,
+    _schema(
+        enum=[
+            *(priority.name.lower() for priority in Priority),
+            *(str(priority.value) for priority in Priority),
+        ]
+    ),
+]
+"""A name or a number, in a query, where everything is text."""
+SearchedKey = Annotated[
+    str,
+    _schema(
+        minLength=1, maxLength=KEY_LENGTH_MAX, pattern=r"^[^\u0000]+$", examples=["welcome:42"]
+    ),
+]
+ErrorText = Annotated[
+    str, _schema(minLength=1, maxLength=ERROR_TEXT_LENGTH_MAX, examples=["ConnectionError"])
+]
+WhereText = Annotated[
+    str,
+    _schema(maxLength=WHERE_LENGTH_MAX, pattern=WHERE_PATTERN, examples=["payload.user.id=42"]),
+]
+WhereTexts = Annotated[list[WhereText], _schema(maxItems=WHERE_MAX)]
+
 PriorityNumber = Annotated[int, _between(min(Priority), max(Priority))]
 PriorityName = Annotated[str, _schema(enum=[priority.name.lower() for priority in Priority])]
 AttemptCount = Annotated[int, _between(1, ATTEMPTS_MAX)]
@@ -179,4 +208,5 @@ PageLimit = Annotated[int, _between(1, PAGE_MAX)]
 ClaimLimit = Annotated[int, _between(1, CLAIM_MAX)]
 RunningLimit = Annotated[int, _between(1, RUNNING_MAX)]
 TickCount = Annotated[int, _between(1, CRON_NEXT_MAX)]
+RunCount = Annotated[int, _between(1, CRON_RUNS_MAX)]
 Weight = Annotated[int, _between(1, WEIGHT_MAX)]

@@ -10,21 +10,19 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from fencepost.clock import Clock, SystemClock
 from fencepost.core.bounds import ANNOUNCE_INTERVAL, FAREWELL, LAG_INTERVAL
-from fencepost.core.job.hooks import Hooks
-from fencepost.core.job.task import Task
-from fencepost.core.job.timeouts import Retention
 from fencepost.errors import StoreError
 from fencepost.maintenance import Maintenance
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
-from fencepost.store.interface.cluster import WorkerInfo
+from fencepost.store.interface.records.cluster import WorkerInfo
 from fencepost.store.interface.store import Store
 from fencepost.worker.retirement import Retirement
 from fencepost.worker.run.context import CancelReason
@@ -34,36 +32,15 @@ from fencepost.worker.run.heartbeater import Heartbeater
 from fencepost.worker.run.inflight import InFlight, InFlightJob, interrupt_lost
 from fencepost.worker.run.settler import Settler
 from fencepost.worker.run.slots import WorkerSlots
+from fencepost.worker.settings import WorkerSettings
 from fencepost.worker.shutdown import Shutdown
 from fencepost.worker.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from fencepost.core.cron import Cron
     from fencepost.maintenance import Ticker
-    from fencepost.observe.tracing import Tracing
 
 ANNOUNCE_AGAIN = 1.0
 """Seconds until the next announcement after one that failed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerSettings:
-    """What a worker was made with: the same for each of its runs."""
-
-    worker: str
-    store: Store
-    tasks: Mapping[str, Task]
-    crons: Mapping[str, Cron]
-    counters: Counters
-    tracing: Tracing | None
-    hooks: Hooks
-    retention: Retention
-    queues: dict[str, int] | None
-    concurrency: int
-    lease_ttl: float
-    grace: float
-    max_jobs: int | None
-    max_rss: int | None
 
 
 class Pipeline:
@@ -88,6 +65,7 @@ class Pipeline:
         self._loop = asyncio.get_running_loop()
         self._is_over = False
         self._started_at = store.clock.now()
+        self._lag = LoopLag()
         self.inflight = InFlight()
         self.slots = WorkerSlots(settings.concurrency, self.inflight, until_idle=until_idle)
         self.retirement = Retirement(
@@ -98,7 +76,14 @@ class Pipeline:
             max_rss=settings.max_rss,
         )
         self.settler = Settler(store, self.inflight, counters, self.slots)
-        self.executor = self._executor(shared, owns_loop=owns_loop)
+        self.executor = HandlerExecutor(
+            settings,
+            slots=self.slots,
+            settler=self.settler,
+            shutdown=shutdown,
+            shared=shared,
+            owns_loop=owns_loop,
+        )
         self.heartbeater = heartbeater_class(store, self.inflight, counters, self._lost)
         self.claimer = self._claimer()
         self.fetcher = Fetcher(
@@ -122,23 +107,6 @@ class Pipeline:
             from fencepost.maintenance import Ticker
 
             self.ticker = Ticker(store, settings.crons, counters)
-
-    def _executor(self, shared: Any, *, owns_loop: bool) -> HandlerExecutor:
-        settings = self._settings
-        return HandlerExecutor(
-            self.store,
-            settings.tasks,
-            counters=settings.counters,
-            slots=self.slots,
-            settler=self.settler,
-            shutdown=self.shutdown,
-            worker=settings.worker,
-            hooks=settings.hooks,
-            shared=shared,
-            tracing=settings.tracing,
-            owns_loop=owns_loop,
-            max_rss=settings.max_rss,
-        )
 
     def _claimer(self) -> Claimer:
         settings = self._settings
@@ -164,7 +132,7 @@ class Pipeline:
             ("notification", self.fetcher.listen()),
             ("maintenance", self.maintenance.start()),
             ("presence", self._announce()),
-            ("lag", measure_lag(self.store.clock, settings.counters)),
+            ("lag", measure_lag(self.store.clock, settings.counters, self._lag)),
             ("memory", self.retirement.watch()),
         ]
         if self.ticker is not None:
@@ -204,16 +172,43 @@ class Pipeline:
             concurrency=settings.concurrency,
             started_at=self._started_at,
             running=len(self.slots.running),
+            version=settings.version,
+            fencepost_version=installed_version(),
+            lag=self._lag.take(),
         )
 
 
-async def measure_lag(clock: Clock, counters: Counters) -> None:
+@cache
+def installed_version() -> str | None:
+    """Return the version of Fencepost; None if it is not installed, but run from its source."""
+    with suppress(metadata.PackageNotFoundError):
+        return metadata.version("fencepost")
+    return None
+
+
+class LoopLag:
+    """By how many seconds the loop was late at worst, since that was last asked for."""
+
+    def __init__(self) -> None:
+        self._worst: float | None = None
+
+    def note(self, lag: float) -> None:
+        self._worst = max(self._worst or 0.0, lag)
+
+    def take(self) -> float | None:
+        """Return the worst lag in milliseconds' precision, and begin anew; None if unknown."""
+        worst, self._worst = self._worst, None
+        return None if worst is None else round(worst, 3)
+
+
+async def measure_lag(clock: Clock, counters: Counters, worst: LoopLag) -> None:
     """Note that the loop turns, and count by how much it oversleeps, forever."""
     while True:
         before = counters.pulse.turned_at = clock.monotonic()
         await clock.sleep_async(LAG_INTERVAL)
-        lag = clock.monotonic() - before - LAG_INTERVAL
-        counters.add(names.LOOP_LAG, max(lag, 0.0))
+        lag = max(clock.monotonic() - before - LAG_INTERVAL, 0.0)
+        counters.add(names.LOOP_LAG, lag)
+        worst.note(lag)
 
 
 async def announce(store: Store, describe: Callable[[], WorkerInfo]) -> None:

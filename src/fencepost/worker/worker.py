@@ -9,9 +9,11 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fencepost.core.bounds import (
+    APP_VERSION_LENGTH_MAX,
     CONCURRENCY_DEFAULT,
     CONCURRENCY_MAX,
     FAREWELL,
@@ -23,18 +25,19 @@ from fencepost.core.job.hooks import Hooks
 from fencepost.core.job.task import Task
 from fencepost.core.job.timeouts import Retention, parse_lease_ttl
 from fencepost.core.limits.weights import parse_weights
-from fencepost.core.values.names import check_count
+from fencepost.core.values.names import check_count, check_name
 from fencepost.core.values.times import Duration, parse_duration
 from fencepost.errors import ConfigurationError, StoreError
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
 from fencepost.store.interface.store import Store
-from fencepost.worker.pipeline import Pipeline, WorkerSettings
+from fencepost.worker.pipeline import Pipeline
 from fencepost.worker.retirement import check_max_jobs, parse_max_rss
 from fencepost.worker.run.batch import warn_of_small_batches
 from fencepost.worker.run.heartbeater import Heartbeater
 from fencepost.worker.run.threads import short_turns
+from fencepost.worker.settings import WorkerSettings
 from fencepost.worker.shutdown import Shutdown, drain
 
 if TYPE_CHECKING:
@@ -74,6 +77,7 @@ class Worker:
         prefetch: int = 0,
         max_jobs: int | None = None,
         max_rss: int | str | None = None,
+        version: str | None = None,
         id: str | None = None,
     ) -> None:
         check_count(concurrency, "concurrency", 1, CONCURRENCY_MAX)
@@ -95,6 +99,7 @@ class Worker:
             grace=parse_duration(grace, name="grace"),
             max_jobs=check_max_jobs(max_jobs),
             max_rss=parse_max_rss(max_rss),
+            version=None if version is None else check_version(version),
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop_requests = 0
@@ -261,6 +266,11 @@ class AsyncWorker:
     async def run(self, until_idle: bool = False) -> None:
         """Run jobs on this event loop until stopped or until nothing is claimable."""
         await self._worker.run_async(until_idle)
+
+
+check_version = partial(
+    check_name, what="version", limit=APP_VERSION_LENGTH_MAX, error=ConfigurationError
+)
 
 
 def _check_prefetch(value: object) -> None:

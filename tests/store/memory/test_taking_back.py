@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from fencepost.core.audit import make_action
+from fencepost.core.access.audit import make_action
+from fencepost.core.access.tokens import Principal, Role, TokenOptions, TokenRecord, make_token
 from fencepost.core.filter import PageRequest
-from fencepost.core.tokens import Principal, Role, TokenOptions, TokenRecord, make_token
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation, Plan
 from fencepost.testing.clock import FakeClock

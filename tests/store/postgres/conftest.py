@@ -1,4 +1,4 @@
-"""Connections to an empty database of a real server, and an administrator to disturb them."""
+"""A store in an empty database of a real server, connections, and an administrator to disturb."""
 
 from __future__ import annotations
 
@@ -11,9 +11,24 @@ import pytest
 from fencepost.clock import Clock, SystemClock
 from fencepost.store.postgres.engine.connections import Connections
 from fencepost.store.postgres.engine.url import parse
+from fencepost.store.postgres.store import PostgresStore
 
 Connect = Callable[..., Connections]
 Admin = psycopg.Connection[tuple[Any, ...]]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """The server's own; a file whose tests move the time has a FakeClock instead."""
+    return SystemClock()
+
+
+@pytest.fixture
+def store(postgres_url: str, clock: Clock) -> Iterator[PostgresStore]:
+    store = PostgresStore(postgres_url, clock=clock)
+    store.migrate()
+    yield store
+    store.close()
 
 
 @pytest.fixture

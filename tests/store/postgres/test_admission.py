@@ -28,11 +28,8 @@ KEYED = NewJob(type="mail", concurrency_key="tenant:7")
 
 
 @pytest.fixture
-def store(postgres_url: str) -> Iterator[PostgresStore]:
-    store = PostgresStore(postgres_url, clock=FakeClock())
-    store.migrate()
-    yield store
-    store.close()
+def clock() -> FakeClock:
+    return FakeClock()
 
 
 @pytest.fixture

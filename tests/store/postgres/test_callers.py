@@ -50,14 +50,6 @@ def enqueue(*jobs: NewJob, atomic: bool = False) -> Any:
 
 
 @pytest.fixture
-def store(postgres_url: str) -> Iterator[PostgresStore]:
-    store = PostgresStore(postgres_url)
-    store.migrate()
-    yield store
-    store.close()
-
-
-@pytest.fixture
 def conn(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
     with psycopg.connect(postgres_url) as connection:
         yield connection

@@ -6,13 +6,11 @@ commit meanwhile. The server's own clock is used, since it is the one that passe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 
 import psycopg
 import pytest
 
-from fencepost.clock import SystemClock
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import NewJob
@@ -33,14 +31,6 @@ KINDS = {
     "with a key": NewJob(type="mail", key=Key("k")),
     "of a flow": NewJob(type="mail", flow="f", node="n"),
 }
-
-
-@pytest.fixture
-def store(postgres_url: str) -> Iterator[PostgresStore]:
-    store = PostgresStore(postgres_url, clock=SystemClock())
-    store.migrate()
-    yield store
-    store.close()
 
 
 @pytest.mark.parametrize("kind", KINDS)

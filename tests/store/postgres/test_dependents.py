@@ -7,7 +7,7 @@ settlement. Failures are decided by core itself. Both are compared with core her
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -78,14 +78,6 @@ ORDERS: dict[str, Callable[[int, State], tuple[int, ...]]] = {
 """Which parents end in one batch: those of the same rank. Only cancellations have their own."""
 
 SETS = [ends for count in range(1, PARENTS_MAX + 1) for ends in product(ENDS, repeat=count)]
-
-
-@pytest.fixture
-def store(postgres_url: str) -> Iterator[PostgresStore]:
-    store = PostgresStore(postgres_url)
-    store.migrate()
-    yield store
-    store.close()
 
 
 def enqueue(store: PostgresStore, jobs: Sequence[NewJob]) -> list[str]:

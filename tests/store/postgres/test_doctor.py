@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import psycopg
@@ -12,9 +12,9 @@ from psycopg.conninfo import make_conninfo
 
 from fencepost.clock import SystemClock
 from fencepost.core.job.job import NewJob
-from fencepost.store.interface.cluster import WorkerInfo
-from fencepost.store.interface.overview import Finding
 from fencepost.store.interface.queue import ClaimRequest
+from fencepost.store.interface.records.cluster import WorkerInfo
+from fencepost.store.interface.records.overview import Finding
 from fencepost.store.plan import Declaration, Effect, Operation
 from fencepost.store.postgres.engine import functions
 from fencepost.store.postgres.records import doctor as examination
@@ -34,14 +34,6 @@ class FastClock(SystemClock):
 
     def now(self) -> datetime:
         return super().now() + timedelta(seconds=90)
-
-
-@pytest.fixture
-def store(postgres_url: str) -> Iterator[PostgresStore]:
-    opened = PostgresStore(postgres_url)
-    opened.migrate()
-    yield opened
-    opened.close()
 
 
 def examined(store: PostgresStore, **options: bool) -> dict[str, list[Finding]]:

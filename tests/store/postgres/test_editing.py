@@ -27,14 +27,6 @@ where datname = current_database() and wait_event_type = 'Lock'
 
 
 @pytest.fixture
-def store(postgres_url: str) -> Iterator[PostgresStore]:
-    store = PostgresStore(postgres_url)
-    store.migrate()
-    yield store
-    store.close()
-
-
-@pytest.fixture
 def conn(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
     with psycopg.connect(postgres_url) as connection:
         yield connection

@@ -5,29 +5,18 @@ Store-specific: no other store commits two writers at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import psycopg
-import pytest
 
-from fencepost.clock import SystemClock
 from fencepost.core.job.job import ClaimedJob, NewJob
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
-from fencepost.core.statistics import EndedJob, Follower
+from fencepost.core.stats.statistics import EndedJob, Follower
 from fencepost.core.values.payload import NULL
 from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.postgres.store import PostgresStore
 
 EVER = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@pytest.fixture
-def store(postgres_url: str) -> Iterator[PostgresStore]:
-    store = PostgresStore(postgres_url, clock=SystemClock())
-    store.migrate()
-    yield store
-    store.close()
 
 
 def success(store: PostgresStore, job: ClaimedJob) -> Settlement:

@@ -37,14 +37,6 @@ end $$;
 
 
 @pytest.fixture
-def store(postgres_url: str) -> Iterator[PostgresStore]:
-    store = PostgresStore(postgres_url)
-    store.migrate()
-    yield store
-    store.close()
-
-
-@pytest.fixture
 def admin(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         yield connection

@@ -28,14 +28,6 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-@pytest.fixture
-def store(postgres_url: str, clock: FakeClock) -> Iterator[PostgresStore]:
-    store = PostgresStore(postgres_url, clock=clock)
-    store.migrate()
-    yield store
-    store.close()
-
-
 @contextmanager
 def somebody(url: str) -> Iterator[psycopg.Connection]:
     """Open a connection whose transaction goes on until it is told to commit."""

@@ -48,14 +48,6 @@ BY_ID = "fencepost.submissions where id = %s"
 
 
 @pytest.fixture
-def store(postgres_url: str) -> Iterator[PostgresStore]:
-    store = PostgresStore(postgres_url)
-    store.migrate()
-    yield store
-    store.close()
-
-
-@pytest.fixture
 def other(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
     with open_transaction(postgres_url) as connection:
         yield connection

@@ -30,14 +30,6 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def store(postgres_url: str, clock: FakeClock) -> Iterator[PostgresStore]:
-    store = PostgresStore(postgres_url, clock=clock)
-    store.migrate()
-    yield store
-    store.close()
-
-
-@pytest.fixture
 def other(postgres_url: str, store: PostgresStore) -> Iterator[psycopg.Connection]:
     """Somebody else's connection, in a transaction once it is used."""
     with psycopg.connect(postgres_url) as connection:

@@ -35,14 +35,6 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def store(postgres_url: str, clock: FakeClock) -> Iterator[PostgresStore]:
-    store = PostgresStore(postgres_url, clock=clock)
-    store.migrate()
-    yield store
-    store.close()
-
-
-@pytest.fixture
 def heard(postgres_url: str, store: PostgresStore) -> Iterator[psycopg.Connection]:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute(f"listen {NEWS}".encode())

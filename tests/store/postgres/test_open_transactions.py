@@ -50,14 +50,6 @@ BYTES = Succeeded(Body(b"\0", Encoding.BINARY))
 
 
 @pytest.fixture
-def store(postgres_url: str) -> Iterator[PostgresStore]:
-    store = PostgresStore(postgres_url)
-    store.migrate()
-    yield store
-    store.close()
-
-
-@pytest.fixture
 def conn(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
     with open_transaction(postgres_url) as connection:
         yield connection

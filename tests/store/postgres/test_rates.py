@@ -31,15 +31,6 @@ PATIENCE = 30.0
 
 
 @pytest.fixture
-def store(postgres_url: str) -> Iterator[PostgresStore]:
-    """Under the server's own clock."""
-    store = PostgresStore(postgres_url)
-    store.migrate()
-    yield store
-    store.close()
-
-
-@pytest.fixture
 def admin(postgres_url: str) -> Iterator[psycopg.Connection]:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         yield connection

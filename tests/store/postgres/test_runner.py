@@ -533,7 +533,9 @@ def test_what_comes_while_one_thread_waits_is_taken_by_the_other(
     connections: Connections, admin: Admin
 ) -> None:
     """And reads wait for neither."""
-    wait = operation(Statement("select pg_advisory_xact_lock(7)", alone=True))
+    # A busy machine may need longer than a lock is waited for, before the second one waits as well.
+    patient = "select set_config('lock_timeout', '0', true), pg_advisory_xact_lock(7)"
+    wait = operation(Statement(patient, alone=True))
     read = operation(Statement("select 1", alone=True), effect=Effect.READ)
 
     async def until_waiting(count: int) -> None:

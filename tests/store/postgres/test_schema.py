@@ -22,11 +22,11 @@ from tests.servers.postgres import Postgres, PostgresServer
 from tests.store.postgres.using import use
 
 from fencepost.cli.main import cli
-from fencepost.core.audit import make_action
-from fencepost.core.bounds import AUDIT_KEPT_MIN
+from fencepost.core.access.audit import make_action
+from fencepost.core.access.bounds import AUDIT_KEPT_MIN
+from fencepost.core.access.tokens import Principal, Role, TokenOptions, make_token
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import NewJob
-from fencepost.core.tokens import Principal, Role, TokenOptions, make_token
 from fencepost.errors import FencepostError, SchemaError, StoreUnavailableError
 from fencepost.store.plan import Operation
 from fencepost.store.postgres.engine import functions, schema

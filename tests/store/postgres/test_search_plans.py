@@ -16,6 +16,7 @@ from tests.servers.fixtures import Databases, postgres_sources
 
 from fencepost.clock import SystemClock
 from fencepost.core.filter import JobFilter, PageRequest
+from fencepost.core.flows.listing import FlowRequest
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.generators import drive
@@ -26,6 +27,7 @@ from fencepost.store.postgres.engine import schema
 from fencepost.store.postgres.engine.connections import Connections
 from fencepost.store.postgres.engine.session import ServerSession
 from fencepost.store.postgres.engine.url import parse
+from fencepost.store.postgres.flows.listing import FLOWS
 from fencepost.store.postgres.jobs import claim as claiming
 from fencepost.store.postgres.jobs import read as looking
 from fencepost.store.postgres.jobs import search as searching
@@ -199,6 +201,20 @@ def test_a_page_is_read_by_an_index(
     assert seqs == sorted(seqs, reverse=True)
     assert seqs or conditions.get("correlation_id")
     assert expected <= explainer.reads
+    assert not explainer.read_whole & HOT
+
+
+@pytest.mark.parametrize("request_", [FlowRequest(), FlowRequest(kind="live", queues=("default",))])
+def test_flows_are_read_by_their_index_and_their_jobs_one_by_one(
+    session: ServerSession, explainer: Explainer, request_: FlowRequest
+) -> None:
+    session.execute("""
+update fencepost.submissions set flow = 'f' || lpad((seq / 10)::text, 6, '0') where seq % 2 = 0
+""")
+    found = explained(explainer, FLOWS.flows(ENV, request_))
+    assert [flow.id for flow in found.flows] == [f"f{4_320 - n:06}" for n in range(50)]
+    assert sum(found.flows[1].counts.values()) == 5
+    assert ("submissions", "submissions_flow") in explainer.reads
     assert not explainer.read_whole & HOT
 
 

@@ -12,8 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 import pytest
 import redis.exceptions as theirs
 from tests.servers.child import free_port
-from tests.servers.places import NoServerError
-from tests.servers.redis import USUAL, RedisServer, eventually
+from tests.servers.redis import USUAL, RedisServer, eventually, or_skip
 from tests.worker.support import working_in_thread
 
 from fencepost import App, StoreUnavailableError, UnknownOutcomeError
@@ -26,16 +25,6 @@ from fencepost.store.redis.store import RedisStore
 
 JOB = NewJob(type="t")
 CLAIM = ClaimRequest(worker="w", limit=1)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    try:
-        made = RedisServer()
-    except NoServerError as error:
-        pytest.skip(str(error))
-    with made:
-        yield made
 
 
 @pytest.fixture
@@ -359,11 +348,7 @@ def test_a_number_that_was_deleted_overwrites_nothing(
 
 
 def test_a_worker_outlasts_a_server_that_is_gone_for_a_while() -> None:
-    try:
-        made = RedisServer(USUAL)
-    except NoServerError as error:
-        pytest.skip(str(error))
-    with made as server:
+    with or_skip(RedisServer, USUAL) as server:
         app = App(server.url)
         ran: list[int] = []
 

@@ -7,32 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 
 import pytest
-from tests.servers.places import NoServerError
 from tests.servers.redis import RedisServer, eventually
 from tests.servers.redis_groups import RedisCluster
-from tests.worker.support import working_in_thread
+from tests.store.redis.notebook import Notebook
 
-from fencepost import App, StoreUnavailableError
+from fencepost import StoreUnavailableError
 from fencepost.core.job.job import NewJob
-from fencepost.errors import StoreError
 from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.redis.engine.address import read_address
 from fencepost.store.redis.store import RedisStore
 
 JOB = NewJob(type="t")
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[RedisCluster]:
-    try:
-        made = RedisCluster()
-    except NoServerError as error:
-        pytest.skip(str(error))
-    with made:
-        yield made
 
 
 class Slot:
@@ -141,57 +128,35 @@ def test_while_the_slot_is_moved_scripts_wait_and_then_find_everything(
 def test_workers_run_on_while_the_slot_is_moved(cluster: RedisCluster) -> None:
     url = url_of(cluster, "running")
     slot = Slot(cluster, url)
-    app = App(url)
-    ran: list[int] = []
-
-    @app.task(name="note")
-    def note(number: int) -> None:
-        ran.append(number)
-
-    with working_in_thread(app):
-        jobs = [note.submit(number=number) for number in range(10)]
+    notebook = Notebook(url)
+    with notebook.working():
+        jobs = notebook.submit(range(10))
         source, target = slot.master(), slot.another()
         slot.open(source, target)
         while slot.carry(source, target, 2):
             pass
         slot.shut(source, target)
-        jobs += [note.submit(number=number) for number in range(10, 20)]
+        jobs += notebook.submit(range(10, 20))
         for job in jobs:
             job.result(timeout=20)
-    assert {*ran} == {*range(20)}
-    app.close()
+    assert {*notebook.ran} == {*range(20)}
 
 
 def test_a_worker_and_a_caller_outlast_a_dead_master(cluster: RedisCluster) -> None:
     url = url_of(cluster, "outlast")
     slot = Slot(cluster, url)
-    app = App(url)
-    ran: list[int] = []
-
-    @app.task(name="note")
-    def note(number: int) -> None:
-        ran.append(number)
-
-    with working_in_thread(app):
-        note.submit(number=0).result(timeout=20)
+    notebook = Notebook(url)
+    with notebook.working():
+        notebook.note.submit(number=0).result(timeout=20)
         old = slot.master()
         with old.client() as client:  # so that the replica has the job that was done
             client.set("{outlast}:here", "now")
             assert client.wait(1, 10_000) == 1
         old.crash()
-        jobs = []
-        for number in range(1, 6):
-            while True:
-                try:
-                    jobs.append(note.using(key=str(number)).submit(number=number))
-                    break
-                except StoreError:
-                    continue
-        for job in jobs:
+        for job in notebook.insist(range(1, 6)):
             job.result(timeout=20)
         assert slot.master() is not old
-    assert {*ran} == {*range(6)}
-    app.close()
+    assert {*notebook.ran} == {*range(6)}
     old.start()
     cluster.settle()
 

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from tests.servers.places import NoServerError
-from tests.servers.redis import FORGETFUL, USUAL, RedisServer, eventually
+from tests.servers.redis import FORGETFUL, USUAL, RedisServer, eventually, or_skip
 
 from fencepost import ConfigurationError, StoreUnavailableError, UnknownOutcomeError
 from fencepost.core.job.idempotency import Key
@@ -15,17 +14,6 @@ from fencepost.core.job.job import NewJob
 from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.open import open_store
 from fencepost.store.redis.store import RedisStore
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    """A server whose settings the tests change."""
-    try:
-        made = RedisServer()
-    except NoServerError as error:
-        pytest.skip(str(error))
-    with made:
-        yield made
 
 
 @pytest.fixture
@@ -165,10 +153,7 @@ class Pair:
 
 @pytest.fixture
 def pair() -> Iterator[Pair]:
-    try:
-        master, replica = RedisServer(USUAL), RedisServer(FORGETFUL)
-    except NoServerError as error:
-        pytest.skip(str(error))
+    master, replica = or_skip(RedisServer, USUAL), or_skip(RedisServer, FORGETFUL)
     with master, replica:
         # Without it a master waits for more replicas before it begins to copy.
         master.do("CONFIG", "SET", "repl-diskless-sync-delay", "0")

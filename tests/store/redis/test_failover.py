@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 import redis
-from tests.servers.places import NoServerError
-from tests.servers.redis import USUAL, RedisServer, eventually
+from tests.servers.redis import USUAL, RedisServer, eventually, or_skip
 
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import Body, ClaimedJob, NewJob
@@ -29,10 +28,7 @@ QUICK = {**USUAL, "repl-diskless-sync-delay": "0"}
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[list[RedisServer]]:
-    try:
-        master, replica = RedisServer(QUICK), RedisServer(QUICK)
-    except NoServerError as error:
-        pytest.skip(str(error))
+    master, replica = or_skip(RedisServer, QUICK), or_skip(RedisServer, QUICK)
     with master, replica:
         yield [master, replica]
 

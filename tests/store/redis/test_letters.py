@@ -8,22 +8,9 @@ from datetime import timedelta
 import pytest
 import redis
 
-from conformance.harness import Colour, Harness
+from conformance.harness import Harness
 from fencepost.core.job.lifecycle import State
-from fencepost.store.interface.store import Store
 from fencepost.store.interface.upkeep import PruneRequest
-from fencepost.store.redis.store import RedisStore
-from fencepost.testing.clock import FakeClock
-
-
-@pytest.fixture
-def h(redis_url: str, redis_prefix: str) -> Iterator[Harness]:
-    def make(clock: FakeClock) -> Store:
-        return RedisStore(redis_url, clock=clock, prefix=redis_prefix)
-
-    harness = Harness(make, colour=Colour.SYNC, is_durable=True)
-    yield harness
-    harness.close()
 
 
 @pytest.fixture

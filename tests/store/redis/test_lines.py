@@ -23,11 +23,6 @@ from fencepost.testing.clock import FakeClock
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def store(redis_url: str, redis_prefix: str, clock: FakeClock) -> Iterator[RedisStore]:
     made = RedisStore(redis_url, prefix=redis_prefix, clock=clock)
     yield made

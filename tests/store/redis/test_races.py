@@ -5,13 +5,12 @@ Not in the conformance suite: only here is there a moment between the two, and a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 from tests.store.redis.meddling import before_commit
 
-from conformance.harness import TTL, Colour, Harness
+from conformance.harness import TTL, Harness
 from fencepost.core.flows.dependencies import Dependencies
 from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import NewJob
@@ -19,22 +18,10 @@ from fencepost.core.job.lifecycle import State
 from fencepost.errors import TooManyLanesError
 from fencepost.store.interface.control import Conflict
 from fencepost.store.interface.queue import AlreadySettled, Duplicate, LeaseLost
-from fencepost.store.interface.store import Store
 from fencepost.store.interface.upkeep import PruneRequest
 from fencepost.store.redis.store import RedisStore
-from fencepost.testing.clock import FakeClock
 
 INSTANT = timedelta(microseconds=1)
-
-
-@pytest.fixture
-def h(redis_url: str, redis_prefix: str) -> Iterator[Harness]:
-    def make(clock: FakeClock) -> Store:
-        return RedisStore(redis_url, clock=clock, prefix=redis_prefix)
-
-    harness = Harness(make, colour=Colour.SYNC, is_durable=True)
-    yield harness
-    harness.close()
 
 
 @pytest.fixture

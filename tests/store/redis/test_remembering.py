@@ -70,11 +70,6 @@ class Desk:
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def desks(redis_url: str, redis_prefix: str, clock: FakeClock) -> Iterator[tuple[Desk, Desk]]:
     """Return two processes' stores, as it were."""
     both = (Desk(redis_url, redis_prefix, clock), Desk(redis_url, redis_prefix, clock))

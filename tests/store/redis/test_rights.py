@@ -6,12 +6,10 @@ For the runtime role, the conformance suite is the proof: it is run by that user
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import redis.exceptions as theirs
-from tests.servers.places import NoServerError
 from tests.servers.redis import RedisServer
 from tests.store.redis.rules import admit, rules
 from tests.worker.support import working_in_thread
@@ -26,16 +24,6 @@ from fencepost.store.redis.engine.shape import SHAPES
 from fencepost.store.redis.store import RedisStore
 
 ROLES = ("fencepost", "fencepost-reader", "fencepost-admin")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    try:
-        made = RedisServer()
-    except NoServerError as error:
-        pytest.skip(str(error))
-    with made:
-        yield made
 
 
 def test_each_role_is_documented() -> None:

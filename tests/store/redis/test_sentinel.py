@@ -9,14 +9,12 @@ from contextlib import suppress
 import pytest
 import redis.exceptions as theirs
 from tests.servers.child import free_port
-from tests.servers.places import NoServerError
-from tests.servers.redis import eventually
+from tests.servers.redis import eventually, or_skip
 from tests.servers.redis_groups import SERVICE, SentinelGroup
-from tests.worker.support import working_in_thread
+from tests.store.redis.notebook import Notebook
 
-from fencepost import App, ConfigurationError, StoreUnavailableError
+from fencepost import ConfigurationError, StoreUnavailableError
 from fencepost.core.job.job import NewJob
-from fencepost.errors import StoreError
 from fencepost.store.interface.queue import EnqueueReply
 from fencepost.store.open import open_store
 from fencepost.store.redis.engine.address import Deployment, ServerPlace, read_address
@@ -25,11 +23,7 @@ from fencepost.store.redis.store import RedisStore
 
 @pytest.fixture(scope="module")
 def group() -> Iterator[SentinelGroup]:
-    try:
-        made = SentinelGroup()
-    except NoServerError as error:
-        pytest.skip(str(error))
-    with made:
+    with or_skip(SentinelGroup) as made:
         yield made
 
 
@@ -125,29 +119,14 @@ def test_a_worker_and_a_caller_outlast_a_dead_master(group: SentinelGroup) -> No
     """Nobody crashes; what was confirmed by the replica is done, on the new master."""
     eventually(lambda: group.other().said("replication").get("master_link_status") == "up")
     group.ready()
-    app = App(f"{group.url}?prefix={{outlast}}:")
-    ran: list[int] = []
-
-    @app.task(name="note")
-    def note(number: int) -> None:
-        ran.append(number)
-
-    with working_in_thread(app):
-        note.submit(number=0).result(timeout=20)
+    notebook = Notebook(f"{group.url}?prefix={{outlast}}:")
+    with notebook.working():
+        notebook.note.submit(number=0).result(timeout=20)
         old = group.master()
         old.crash()
-        jobs = []
-        for number in range(1, 6):
-            while True:  # as a caller does who is told that it was surely not done
-                try:
-                    jobs.append(note.using(key=str(number)).submit(number=number))
-                    break
-                except StoreError:
-                    continue
-        for job in jobs:
+        for job in notebook.insist(range(1, 6)):
             job.result(timeout=20)
         assert group.master() is not old
-    assert {*ran} == {*range(6)}
-    app.close()
+    assert {*notebook.ran} == {*range(6)}
     old.start()
     old.follow(group.master())

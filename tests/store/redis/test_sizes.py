@@ -5,28 +5,12 @@ Not in the conformance suite: to get there by jobs alone would take too long.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
 import redis
 
-from conformance.harness import Colour, Harness
+from conformance.harness import Harness
 from fencepost.core.job.lifecycle import State
-from fencepost.store.interface.store import Store
-from fencepost.store.redis.store import RedisStore
-from fencepost.testing.clock import FakeClock
 
 MANY = 9_000
-
-
-@pytest.fixture
-def h(redis_url: str, redis_prefix: str) -> Iterator[Harness]:
-    def make(clock: FakeClock) -> Store:
-        return RedisStore(redis_url, clock=clock, prefix=redis_prefix)
-
-    harness = Harness(make, colour=Colour.SYNC, is_durable=True)
-    yield harness
-    harness.close()
 
 
 def test_any_number_of_slots_can_be_noted_as_free(

@@ -13,8 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from tests.servers.child import ServerFailedError
-from tests.servers.places import NoServerError
-from tests.servers.redis import USUAL, RedisServer
+from tests.servers.redis import USUAL, RedisServer, or_skip
 
 from fencepost import StoreUnavailableError
 from fencepost.core.job.job import NewJob
@@ -49,10 +48,7 @@ def write_certificate(folder: Path, host: str) -> None:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RedisServer]:
-    try:
-        made = RedisServer(USUAL)
-    except NoServerError as error:
-        pytest.skip(str(error))
+    made = or_skip(RedisServer, USUAL)
     write_certificate(made.folder, "127.0.0.1")
     for name in ("tls.crt", "tls.key"):
         made.own(made.folder / name)

@@ -25,11 +25,6 @@ HOUR = 3600.0
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def store(tmp_path: Path, clock: FakeClock) -> Iterator[SqliteStore]:
     store = SqliteStore(str(tmp_path / "jobs.db"), clock=clock)
     yield store

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 import pytest
 
 from fencepost.core.job.job import Body, NewJob
-from fencepost.store.interface.overview import Finding
+from fencepost.store.interface.records.overview import Finding
 from fencepost.store.sqlite.engine import checkpoints, database
 from fencepost.store.sqlite.store import SqliteStore
 
@@ -164,6 +164,8 @@ def test_a_log_is_measured_by_its_own_frames(path: str) -> None:
     """Frames from before it was begun anew stand behind its end, with other salts."""
     store = SqliteStore(path)
     log = store._database._log
+    with closing(sqlite3.connect(path)) as other:  # away with the pages of the tables
+        other.execute("pragma wal_checkpoint(truncate)").fetchone()
     for _ in range(3):  # fewer pages than are checkpointed
         submit(store)
     count = frames(path)

@@ -17,7 +17,7 @@ import pytest
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import NewJob
 from fencepost.errors import ConfigurationError, ForeignFileError
-from fencepost.store.interface.overview import Finding
+from fencepost.store.interface.records.overview import Finding
 from fencepost.store.interface.store import Topic
 from fencepost.store.open import open_store
 from fencepost.store.sqlite.engine.files import Access

@@ -20,11 +20,6 @@ from fencepost.testing.clock import FakeClock
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def store(path: str, clock: FakeClock) -> Iterator[SqliteStore]:
     opened = SqliteStore(path, clock=clock)
     yield opened

@@ -26,6 +26,8 @@ export type BatchReply = { jobs: (Accepted | Refused)[]; };
 
 export type Beat = { id: string; token: string; lease_ttl?: number | string | null; };
 
+export type BulkEdits = { priority?: number | "critical" | "high" | "normal" | "low" | "bulk" | null; tags?: Record<string, string> | null; run_at?: string | null; };
+
 export type Cancelled = { count: number; dry_run?: boolean; };
 
 export type Category = "cancelled" | "permanent" | "system" | "temporary" | "timeout";
@@ -46,6 +48,10 @@ export type Count = { count: number; };
 
 export type CreatedToken = { id: string; name: string; roles: (Role)[]; queues: (string)[] | null; rate: number | null; created_at: string; expires_at: string | null; revoked_at: string | null; token: string; };
 
+export type CronRun = { job_id: string; state: State; tick: string | null; created_at: string; started_at: string | null; ended_at: string | null; };
+
+export type CronRuns = { runs: (CronRun)[]; };
+
 export type CronView = { name: string; expression: string; tz: string; description: string; type: string | null; queue: string | null; missed: string; catch_up: number; is_paused: boolean; last_tick: string | null; next_tick: string | null; declared_at: string | null; changed_at: string | null; };
 
 export type Crons = { crons: (CronView)[]; };
@@ -56,7 +62,15 @@ export type DeadLetterPage = { dead_letters: (DeadLetter)[]; next: string | null
 
 export type DependencyView = { id: string; type: string; state: State; node: string | null; result?: unknown; result_base64?: string; result_encrypted?: string; };
 
+export type DiscardAll = { type?: string | null; queue?: string | null; since?: string | null; until?: string | null; group?: string | null; dry_run?: boolean; expected?: number | null; };
+
+export type Discarded = { count: number; dry_run?: boolean; };
+
 export type EditBody = { priority?: number | "critical" | "high" | "normal" | "low" | "bulk" | null; tags?: Record<string, string> | null; run_at?: string | null; payload?: unknown; payload_base64?: string; correlation_id?: string | null; callback_url?: string | null; type?: string | null; queue?: string | null; };
+
+export type EditSelection = { state?: ("cancelled" | "completed" | "dead_letter" | "delayed" | "failed" | "in_flight" | "pending" | "ready" | "retrying" | "running" | "scheduled" | "succeeded")[]; type?: string | null; queue?: string | null; correlation_id?: string | null; flow?: string | null; id_prefix?: string | null; created_after?: string | null; created_before?: string | null; key?: string | null; error?: string | null; where?: (string)[]; tags?: Record<string, string>; priorities?: (number | "critical" | "high" | "normal" | "low" | "bulk")[]; ids?: (string)[] | null; dry_run?: boolean; expected?: number | null; edit: BulkEdits; };
+
+export type EditedJobs = { count: number; refused?: Record<string, number>; dry_run?: boolean; };
 
 export type EventBody = { payload?: Record<string, unknown>; key?: string | null; on_duplicate?: "reject" | "return"; };
 
@@ -79,6 +93,10 @@ export type Findings = { at: string; findings: (Finding)[]; };
 export type FlowBody = { nodes: Record<string, Submission>; };
 
 export type FlowEdge = { from: string; to: string; mode: Mode; };
+
+export type FlowPage = { flows: (FlowSummary)[]; next: string | null; };
+
+export type FlowSummary = { id: string; correlation_id?: string | null; type: string; counts: Record<string, number>; created_at: string; started_at?: string | null; ended_at?: string | null; is_live: boolean; is_complete?: boolean; };
 
 export type FlowView = { id: string; jobs: Record<string, JobSummary>; edges?: (FlowEdge)[]; };
 
@@ -108,9 +126,9 @@ export type Items_ProgressBody_ = { items: (ProgressBody)[]; };
 
 export type Items_Release_ = { items: (Release)[]; };
 
-export type JobCount = { count: number; };
+export type JobCount = { count: number; at_least?: boolean; looked?: number | null; unreadable?: number; };
 
-export type JobPage = { jobs: (JobSummary)[]; next: string | null; };
+export type JobPage = { jobs: (JobSummary)[]; next: string | null; looked?: number | null; unreadable?: number; };
 
 export type JobSummary = { id: string; type: string; queue: string; priority: number; state: State; attempt: number; max_attempts: number; created_at: string; updated_at: string; run_at: string; expires_at: string; scheduled_at: string | null; started_at: string | null; completed_at: string | null; lease: Ownership | null; lease_version: number; failure: Failure | null; progress: Progress | null; key: string | null; tags: Record<string, string>; correlation_id: string | null; replay_of: string | null; callback_url: string | null; flow: string | null; node: string | null; concurrency_key: string | null; withheld?: true; };
 
@@ -132,9 +150,15 @@ export type Mode = "all" | "any" | "ended";
 
 export type Nack = { id: string; token: string; category?: "permanent" | "system" | "temporary" | "timeout" | "unreadable"; message?: string; code?: string | null; exception?: string | null; traceback?: string | null; retry_after?: number | string | null; };
 
+export type NewReplay = { type?: string | null; queue?: string | null; since?: string | null; until?: string | null; group?: string | null; id?: string | null; patch?: Record<string, unknown>; sample?: number | null; rate?: number; stop_above?: number | null; stop_after?: number; stop_failures?: number | null; expected?: number | null; };
+
 export type NewTokenBody = { name: string; roles: ("submit" | "read" | "work" | "operate" | "admin")[]; queues?: (string)[] | null; expires?: number | string | null; rate?: number | null; };
 
 export type Ownership = { worker: string; version: number; expires_at: string; expired: boolean; };
+
+export type PauseView = { kind: "cron" | "queue" | "type"; name: string; by?: string | null; at?: string | null; };
+
+export type Pauses = { pauses: (PauseView)[]; };
 
 export type Percentiles = { p50: number; p90: number; p99: number; };
 
@@ -166,7 +190,13 @@ export type Release = { id: string; token: string; delay?: number | string | nul
 
 export type ReplayAll = { type?: string | null; queue?: string | null; since?: string | null; until?: string | null; group?: string | null; limit?: number | null; ids?: (string)[] | null; patch?: Record<string, unknown>; dry_run?: boolean; expected?: number | null; };
 
+export type ReplayState = "done" | "held" | "running" | "stopped" | "stopped_by_rule";
+
+export type ReplayView = { id: string; state: ReplayState; started_by: string; started_at: string; ended_at: string | null; type: string | null; queue: string | null; group: string | null; since: string | null; until: string | null; patched: (string)[] | null; sample: number | null; rate: number; stop_above: number | null; stop_after: number; stop_failures: number | null; total: number; is_total_known: boolean; replayed: number; skipped: Record<string, number>; completed: number; failed: number; open: number; left: number; };
+
 export type Replayed = { count: number; dry_run?: true; };
+
+export type Replays = { replays: (ReplayView)[]; };
 
 export type Result = { id: string; state: State; result?: unknown; result_base64?: string; result_encrypted?: string; };
 
@@ -176,13 +206,13 @@ export type RetryBody = { reset_attempts?: boolean; delay?: number | string; pri
 
 export type RetryOptions = { max_attempts?: number | null; max_retries?: number | null; backoff?: "constant" | "exponential" | "linear" | null; initial_delay?: number | string | null; max_delay?: number | string | null; multiplier?: number | null; jitter?: "full" | number | null; on_timeout?: boolean | null; on_system?: boolean | null; };
 
-export type RetrySelection = { state?: ("cancelled" | "completed" | "dead_letter" | "delayed" | "failed" | "in_flight" | "pending" | "ready" | "retrying" | "running" | "scheduled" | "succeeded")[]; type?: string | null; queue?: string | null; correlation_id?: string | null; flow?: string | null; id_prefix?: string | null; created_after?: string | null; created_before?: string | null; tags?: Record<string, string>; ids?: (string)[] | null; dry_run?: boolean; expected?: number | null; reset_attempts?: boolean; delay?: number | string; priority?: number | "critical" | "high" | "normal" | "low" | "bulk" | null; };
+export type RetrySelection = { state?: ("cancelled" | "completed" | "dead_letter" | "delayed" | "failed" | "in_flight" | "pending" | "ready" | "retrying" | "running" | "scheduled" | "succeeded")[]; type?: string | null; queue?: string | null; correlation_id?: string | null; flow?: string | null; id_prefix?: string | null; created_after?: string | null; created_before?: string | null; key?: string | null; error?: string | null; where?: (string)[]; tags?: Record<string, string>; priorities?: (number | "critical" | "high" | "normal" | "low" | "bulk")[]; ids?: (string)[] | null; dry_run?: boolean; expected?: number | null; reset_attempts?: boolean; delay?: number | string; priority?: number | "critical" | "high" | "normal" | "low" | "bulk" | null; };
 
 export type Role = "admin" | "operate" | "read" | "submit" | "work";
 
 export type ScaleReply = { queue: string; depth: number; running: number; slots: number; wanted_slots: number; drain_seconds: number | null; oldest_age: number | null; wanted_workers: number; };
 
-export type Selection = { state?: ("cancelled" | "completed" | "dead_letter" | "delayed" | "failed" | "in_flight" | "pending" | "ready" | "retrying" | "running" | "scheduled" | "succeeded")[]; type?: string | null; queue?: string | null; correlation_id?: string | null; flow?: string | null; id_prefix?: string | null; created_after?: string | null; created_before?: string | null; tags?: Record<string, string>; ids?: (string)[] | null; dry_run?: boolean; expected?: number | null; };
+export type Selection = { state?: ("cancelled" | "completed" | "dead_letter" | "delayed" | "failed" | "in_flight" | "pending" | "ready" | "retrying" | "running" | "scheduled" | "succeeded")[]; type?: string | null; queue?: string | null; correlation_id?: string | null; flow?: string | null; id_prefix?: string | null; created_after?: string | null; created_before?: string | null; key?: string | null; error?: string | null; where?: (string)[]; tags?: Record<string, string>; priorities?: (number | "critical" | "high" | "normal" | "low" | "bulk")[]; ids?: (string)[] | null; dry_run?: boolean; expected?: number | null; };
 
 export type Sent = { id: string; name: string; sent_at: string; jobs: (Accepted)[]; };
 
@@ -214,6 +244,6 @@ export type TypeView = { name: string; is_paused?: boolean; counts?: Record<stri
 
 export type Types = { types: (TypeView)[]; };
 
-export type WorkerInfo = { id: string; host: string; pid: number; queues: Record<string, number> | null; types: (string)[]; concurrency: number; started_at: string; running?: number; seen_at?: string | null; };
+export type WorkerInfo = { id: string; host: string; pid: number; queues: Record<string, number> | null; types: (string)[]; concurrency: number; started_at: string; running?: number; seen_at?: string | null; version?: string | null; fencepost_version?: string | null; lag?: number | null; is_leader?: boolean; has_stopped?: boolean; };
 
-export type Workers = { workers: (WorkerInfo)[]; };
+export type Workers = { workers: (WorkerInfo)[]; gone?: (WorkerInfo)[]; };

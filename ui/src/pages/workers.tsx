@@ -9,15 +9,13 @@ import { now } from "../state/clock";
 
 const SILENT = 20;
 const SLOTS_SHOWN = 96;
-type More = { version?: string; lag?: number | null; is_leader?: boolean };
-type Known = WorkerInfo & More;
 
 const silence = (worker: WorkerInfo) => (worker.seen_at ? between(worker.seen_at, now.value) : 0);
 
 export function Workers() {
   const read = useQuery<WorkersReply>("v1/workers", { every: 3, pace: 2 });
   const leases = useQuery<HeldLeases>("v1/leases?limit=200", { every: 3, pace: 2 });
-  const workers = [...((read.data?.workers ?? []) as Known[])].sort((a, b) => Number(silence(b) > SILENT) - Number(silence(a) > SILENT) || a.id.localeCompare(b.id));
+  const workers = [...(read.data?.workers ?? [])].sort((a, b) => Number(silence(b) > SILENT) - Number(silence(a) > SILENT) || a.id.localeCompare(b.id));
   const held = leases.data?.leases;
   return (
     <Page title="Workers">
@@ -29,6 +27,7 @@ export function Workers() {
           : read.error ? <Problem error={read.error} /> : <Loading rows={4} />}
       </Panel>
       {held && held.length > 0 && <LeaseTable leases={held} />}
+      {(read.data?.gone ?? []).length > 0 && <GoneTable workers={read.data!.gone!} />}
     </Page>
   );
 }
@@ -37,7 +36,7 @@ const Legend = () => (
   <div class="legend no-phone"><span class="s-running"><i />leased</span><span class="s-plain"><i class="free" />free</span></div>
 );
 
-function Numbers({ workers, leases }: { workers: Known[]; leases: HeldLease[] | undefined }) {
+function Numbers({ workers, leases }: { workers: WorkerInfo[]; leases: HeldLease[] | undefined }) {
   const slots = workers.reduce((sum, worker) => sum + worker.concurrency, 0);
   const used = workers.reduce((sum, worker) => sum + (worker.running ?? 0), 0);
   const heard = workers.filter((worker) => silence(worker) <= SILENT).length;
@@ -54,8 +53,8 @@ function Numbers({ workers, leases }: { workers: Known[]; leases: HeldLease[] | 
   );
 }
 
-function WorkerTable({ workers, leases }: { workers: Known[]; leases: HeldLease[] | undefined }) {
-  const hasMore = workers.some((worker) => worker.version !== undefined);
+function WorkerTable({ workers, leases }: { workers: WorkerInfo[]; leases: HeldLease[] | undefined }) {
+  const hasMore = workers.some((worker) => worker.version || worker.fencepost_version);
   return (
     <div class="scroll">
       <table class="cards wk">
@@ -70,7 +69,7 @@ function WorkerTable({ workers, leases }: { workers: Known[]; leases: HeldLease[
                 <td class="h"><Slots worker={worker} late={late} /></td>
                 <td class="n h">{count(worker.running ?? 0)} <span class="q">/ {worker.concurrency}</span></td>
                 <td class="sub wrapok">{worker.queues === null ? "all queues" : Object.entries(worker.queues).map(([name, weight]) => (weight === 1 ? name : `${name} ${weight}`)).join(", ")}</td>
-                {hasMore && <><td class="h mono">{worker.version}</td><td class={`n h ${(worker.lag ?? 0) > 0.25 ? "c s-retrying b" : ""}`}>{worker.lag == null ? "–" : duration(worker.lag)}</td></>}
+                {hasMore && <><td class="h"><span class="mono">{worker.version ?? "–"}</span> {worker.fencepost_version && <span class="q sm">Fencepost {worker.fencepost_version}</span>}</td><td class={`n h ${(worker.lag ?? 0) > 0.25 ? "c s-retrying b" : ""}`}>{worker.lag == null ? "–" : duration(worker.lag)}</td></>}
                 <td class="n h">{age(between(worker.started_at, now.value))}</td>
                 <td class="h wrapok q" title={(worker.types as string[]).join(", ")}>{count((worker.types as string[]).length)}</td>
               </tr>
@@ -112,6 +111,30 @@ function LeaseTable({ leases }: { leases: HeldLease[] }) {
                 </tr>
               );
             })}
+          </tbody>
+        </table>
+      </div>
+    </Panel>
+  );
+}
+
+/** Those that stopped or fell silent within an hour: what a deployment replaced, and what was killed. */
+function GoneTable({ workers }: { workers: WorkerInfo[] }) {
+  return (
+    <Panel title="Gone" note="within the last hour">
+      <div class="scroll">
+        <table class="cards">
+          <thead><tr><th>Worker</th><th>Last heard</th><th>How</th><th>Version</th><th class="n">Ran for</th></tr></thead>
+          <tbody>
+            {workers.map((worker) => (
+              <tr key={worker.id}>
+                <td><b class="tr">{worker.id}</b></td>
+                <td><Time at={worker.seen_at} /></td>
+                <td class="sub">{worker.has_stopped ? "stopped" : <Warning state="refused">fell silent</Warning>}</td>
+                <td class="h mono">{worker.version ?? "–"}</td>
+                <td class="n h">{worker.seen_at ? age(between(worker.started_at, Date.parse(worker.seen_at))) : "–"}</td>
+              </tr>
+            ))}
           </tbody>
         </table>
       </div>

@@ -12,9 +12,25 @@ export const FIELDS: Record<string, Field> = {
   id: { api: "id_prefix", hint: "how its id begins" },
   flow: { api: "flow", hint: "id of a flow" },
   correlation: { api: "correlation_id", hint: "correlation id" },
+  priority: { api: "priority", isMany: true, hint: "critical, high, normal, low, bulk" },
+  key: { api: "key", hint: "idempotency key" },
+  error: { api: "error", hint: "class, code, or words of the message" },
+  where: { api: "where", isMany: true, hint: "payload.user.id=42" },
   since: { api: "created_after", hint: "15m, 24h, 7d, or a time" },
   before: { api: "created_before", hint: "1h, 7d, or a time" },
+  order: { api: "order", hint: "newest or oldest first" },
 };
+
+/** Conditions without an index: the server reads jobs one by one, the newest 10,000 for an answer. */
+const LOOKED = ["priority", "error", "where"];
+
+export const isLooked = (conditions: Condition[]) => conditions.some(({ field }) => LOOKED.includes(field));
+
+/** What selects jobs: the order does not. */
+export const selecting = (conditions: Condition[]) => conditions.filter(({ field }) => field !== "order");
+
+export const isOldestFirst = (conditions: Condition[]) =>
+  conditions.some(({ field, value }) => field === "order" && value === "oldest");
 
 /** What is typed or linked may be called like something that every object inherits. */
 export const isField = (name: string) => Object.hasOwn(FIELDS, name);
@@ -55,10 +71,18 @@ export function withCondition(conditions: Condition[], added: Condition): Condit
 
 const ID = /^[0-9a-f]{4,}[0-9a-f-]*$/i;
 
-/** What a person typed, as a condition: `field:value`, the start of an id, or else a type. */
+const WHERE = /^((?:payload|result|checkpoint|progress|failure)(?:\.[^.:=!<>]+)*)\s*(!=|<=|>=|=|<|>|:)([^]*)$/;
+
+/** What a person typed, as a condition: `field:value`, `payload.path:value`, the start of an id, or else a type. */
 export function readText(text: string): Condition | null {
   const typed = text.trim();
   if (!typed) return null;
+  const where = WHERE.exec(typed);
+  if (where) {
+    const [, path, compare, rest] = where;
+    const value = rest!.trim();
+    return value ? { field: "where", value: `${path!.trim()}${compare === ":" ? "=" : compare}${value}` } : null;
+  }
   const colon = typed.indexOf(":");
   const field = colon < 0 ? "" : typed.slice(0, colon);
   if (isField(field)) {
@@ -80,15 +104,18 @@ export function jobsQuery(conditions: Condition[], now: number): URLSearchParams
   return query;
 }
 
+/** Parameters with several values, and what a body calls them. */
+const MANY: Record<string, string> = { state: "state", where: "where", priority: "priorities" };
+
 /** The body of `POST /v1/jobs/cancel` and its kin. */
 export function selectionBody(conditions: Condition[], now: number): Record<string, unknown> {
   const body: Record<string, unknown> = {};
   const tags: Record<string, string> = {};
-  for (const [name, value] of jobsQuery(conditions, now)) {
+  for (const [name, value] of jobsQuery(selecting(conditions), now)) {
     if (name === "tag") {
       const colon = value.indexOf(":");
       tags[decodeURIComponent(value.slice(0, colon))] = value.slice(colon + 1);
-    } else if (name === "state") body.state = [...((body.state as string[]) ?? []), value];
+    } else if (MANY[name]) body[MANY[name]] = [...((body[MANY[name]] as string[]) ?? []), value];
     else body[name] = value;
   }
   return Object.keys(tags).length ? { ...body, tags } : body;

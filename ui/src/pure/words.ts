@@ -1,6 +1,6 @@
 // What a job is doing, or waits for, in a few words: the column that saves opening the job.
 
-import type { JobSummary } from "../api/types";
+import type { JobSummary, PauseView } from "../api/types";
 import { between, duration, relative } from "./format";
 import { className } from "./trace";
 
@@ -51,4 +51,10 @@ export function since(job: JobSummary): string {
   if (job.completed_at) return job.completed_at;
   if (job.state === "running" && job.started_at) return job.started_at;
   return job.created_at;
+}
+
+/** What follows the word "Paused": by whom and when, as far as that is known. */
+export function pausedBy(pause: PauseView | undefined, now: number): string {
+  if (!pause?.by) return "";
+  return ` by ${pause.by}${pause.at ? `, ${relative(pause.at, now)}` : ""}`;
 }

@@ -17,11 +17,11 @@ type Undo = { undo?: () => void };
 
 /** Do it; return whether it was done. */
 export async function act<T>(
-  method: string, path: string, done: Done<T>, options: { body?: unknown; role?: string } & Undo = {},
+  method: string, path: string, done: Done<T>, options: { body?: unknown; text?: string; role?: string } & Undo = {},
 ): Promise<T | null> {
   const role = options.role ?? "operate";
   try {
-    const reply = await request<T>(method, path, { body: options.body });
+    const reply = await request<T>(method, path, { body: options.body, text: options.text });
     say(typeof done === "function" ? done(reply) : done, { undo: options.undo });
     touch();
     return reply ?? ({} as T);

@@ -16,15 +16,15 @@ from msgspec.structs import asdict, replace
 from fencepost.actions.backend import Script
 from fencepost.actions.local.steps import StoreActions
 from fencepost.actions.replies import AuditLog
-from fencepost.core.audit import Action, RefusedTries, make_action
-from fencepost.core.bounds import AUDIT_REFUSED_WINDOW, TOKEN_ID_BYTES, TOKEN_SECRET_BYTES
+from fencepost.core.access.audit import Action, RefusedTries, make_action
+from fencepost.core.access.bounds import AUDIT_REFUSED_WINDOW, TOKEN_ID_BYTES, TOKEN_SECRET_BYTES
+from fencepost.core.access.tokens import NewToken, Principal, TokenOptions, TokenRecord, make_token
 from fencepost.core.filter import ACTIONS, encode_cursor, make_page
-from fencepost.core.tokens import NewToken, Principal, TokenOptions, TokenRecord, make_token
 from fencepost.core.values.names import id_text
 from fencepost.errors import StoreError, TokenNotFoundError
 from fencepost.observe import names
 from fencepost.observe.log import log
-from fencepost.store.interface.access import ActionPage
+from fencepost.store.interface.records.access import ActionPage
 
 if TYPE_CHECKING:
     from fencepost.actions.session import Session

@@ -15,12 +15,16 @@ import msgspec
 from fencepost.actions.backend import Script
 from fencepost.actions.local.steps import StoreActions, stored
 from fencepost.actions.replies import StoredJob
-from fencepost.core.bounds import CATCH_UP_DEFAULT, CRON_NEXT_MAX, CRONS_MAX
+from fencepost.core.bounds import CATCH_UP_DEFAULT, CRON_NEXT_MAX, CRON_RUNS_MAX, CRONS_MAX
 from fencepost.core.display import shown
+from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import NewJob
+from fencepost.core.runs import CRON_TAG, CronRun, marked, run_of
+from fencepost.core.values.names import check_count
 from fencepost.errors import ConfigurationError, CronNotFoundError
-from fencepost.store.interface.crons import CronList, CronView, definition_of, view_of
 from fencepost.store.interface.queue import EnqueueReply
+from fencepost.store.interface.reader import JobPage
+from fencepost.store.interface.records.crons import CronList, CronView, definition_of, view_of
 
 if TYPE_CHECKING:
     from fencepost.actions.session import Session
@@ -67,7 +71,7 @@ class LocalCrons(StoreActions):
             raise ConfigurationError(
                 f"the stored job of cron {name!r} cannot be read; start a worker to redeclare it"
             )
-        job = msgspec.structs.replace(template, delay=0.0)
+        job = marked(msgspec.structs.replace(template, delay=0.0), name)
         replies: list[EnqueueReply] = yield self._session.in_time(self._store.queue.enqueue([job]))
         return stored(replies[0])
 
@@ -78,6 +82,15 @@ class LocalCrons(StoreActions):
             raise ConfigurationError(f"count must lie between 1 and {CRON_NEXT_MAX}, got {count!r}")
         view, now = yield from self._find(name)
         return list(islice(schedule_of(view).after(now), count))
+
+    def runs(self, name: str, limit: int) -> Script[list[CronRun]]:
+        """Return the newest jobs of a cron that are kept, of ticks and of ``run``."""
+        count = check_count(limit, "limit", 1, CRON_RUNS_MAX)
+        yield from self._find(name)
+        page: JobPage = yield self._store.reader.find(
+            JobFilter(tags={CRON_TAG: name}), PageRequest(count)
+        )
+        return [run_of(job, name) for job in page.jobs]
 
     def forget(self, name: str) -> Script[None]:
         """Delete a cron from the store, or raise CronNotFoundError."""

@@ -20,7 +20,7 @@ from fencepost.core.job.failure import (
 from fencepost.core.job.job import Job
 from fencepost.core.job.lifecycle import LIVE, State
 from fencepost.core.moves import mark_of
-from fencepost.core.overview import Finding, QueueView, WorkerInfo
+from fencepost.core.stats.overview import Finding, QueueView, WorkerInfo
 from fencepost.core.webhooks.delivery import DELIVERY_QUEUE, DELIVERY_TYPE
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from fencepost.core.values.payload import check_size, encode_json
 from fencepost.errors import InvalidPayloadError
 from fencepost.observe import names
 from fencepost.observe.log import log
-from fencepost.store.interface.events import EventPage, EventReply
+from fencepost.store.interface.records.events import EventPage, EventReply
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
 

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from fencepost.actions.backend import Ids, Script
 from fencepost.actions.local.steps import Pause, StoreActions
 from fencepost.actions.options import check_bulk
-from fencepost.actions.replies import StoredFlow
+from fencepost.actions.replies import FlowList, StoredFlow
+from fencepost.clock import as_uuid7
 from fencepost.core.bounds import CANCEL_ROUNDS, PAGE_MAX, POLL_INTERVAL
-from fencepost.core.filter import JobFilter, PageRequest
+from fencepost.core.filter import JobFilter, JobQuery, PageRequest
 from fencepost.core.flows.graph import (
     Graph,
     Nodes,
@@ -22,6 +23,7 @@ from fencepost.core.flows.graph import (
     names_for,
     unique_names,
 )
+from fencepost.core.flows.listing import FlowKind, encode_flow_cursor, make_flow_request
 from fencepost.core.job.job import Dependency, Job, NewJob
 from fencepost.core.job.lifecycle import LIVE, State
 from fencepost.core.values.names import check_flow, id_text
@@ -29,6 +31,7 @@ from fencepost.core.values.times import Duration, parse_duration
 from fencepost.errors import FlowNotFoundError, JobNotFoundError, WaitTimeoutError
 from fencepost.store.interface.control import RetryReply, RetryRequest
 from fencepost.store.interface.queue import Moved
+from fencepost.store.interface.records.overview import FlowPage
 from fencepost.store.interface.store import Topic
 
 
@@ -50,9 +53,24 @@ class LocalFlows(StoreActions):
         return StoredFlow(flow_id, dict(zip(nodes, stored, strict=True)))
 
     def new(self, nodes: Mapping[str, NewJob]) -> tuple[str, list[NewJob]]:
-        """Return the id of a new flow, and its jobs."""
-        flow_id = id_text(self._session.clock.new_id())
+        """Return the id of a new flow, which begins with the time for lists, and its jobs."""
+        clock = self._session.clock
+        flow_id = id_text(as_uuid7(clock.new_id(), clock.now_us()))
         return flow_id, [replace(job, flow=flow_id) for job in nodes.values()]
+
+    def find(
+        self,
+        kind: FlowKind | None,
+        after: str | None,
+        limit: int,
+        *,
+        queues: Collection[str] | None = None,
+    ) -> Script[FlowList]:
+        """Return a page of the flows (that have jobs in *queues*), newest first."""
+        request = make_flow_request(limit=limit, after=after, kind=kind, queues=queues)
+        page: FlowPage = yield self._store.overview.flows(request)
+        following = None if page.next is None else encode_flow_cursor(page.next)
+        return FlowList(page.flows, following)
 
     def members(self, flow_id: str, *, queues: Collection[str] | None = None) -> Script[list[Job]]:
         """Return every job of a flow (in *queues*), including spawned ones, oldest first."""
@@ -138,8 +156,8 @@ class LocalFlows(StoreActions):
             # A running job may spawn others while its flow is cancelled; the next round finds them.
             count = 0
             for queue in [None] if queues is None else sorted(queues):
-                filter = JobFilter(flow=flow_id, queue=queue)
-                count += yield from self._session.actions.jobs.cancel_all(filter, queues=queues)
+                query = JobQuery(JobFilter(flow=flow_id, queue=queue))
+                count += yield from self._session.actions.jobs.cancel_all(query, queues=queues)
             total += count
             if not count:
                 break

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from fencepost.actions.backend import Script
-from fencepost.actions.local.steps import Pause, StoreActions
+from fencepost.actions.local import look
+from fencepost.actions.local.bulk import ManyJobs
+from fencepost.actions.local.steps import Pause
 from fencepost.actions.options import RetryChoice
-from fencepost.actions.replies import Page, failure_of_end
-from fencepost.core.bounds import PAGE_MAX, POLL_INTERVAL
+from fencepost.actions.replies import BoundedCount, Page, failure_of_end
+from fencepost.core.bounds import LOOK_MAX, POLL_INTERVAL
 from fencepost.core.encryption import unreadable
-from fencepost.core.filter import JobFilter, PageRequest, encode_cursor, make_page
+from fencepost.core.filter import JobQuery, PageRequest, encode_cursor, make_page
 from fencepost.core.job.history import Change
 from fencepost.core.job.history import history as changes
 from fencepost.core.job.job import Attempt, Body, Encoding, Job
-from fencepost.core.job.lifecycle import LIVE, Edits, State, check_names
+from fencepost.core.job.lifecycle import Edits, State, check_names
 from fencepost.core.job.policy import parse_priority
 from fencepost.core.job.timeouts import check_run_at
 from fencepost.core.job.why import Reason, explain
@@ -26,7 +28,6 @@ from fencepost.core.values.payload import check_size, decode_result, encode
 from fencepost.core.values.times import Duration, parse_duration
 from fencepost.core.webhooks.callback import check_callback
 from fencepost.errors import (
-    ConfigurationError,
     DuplicateJobError,
     InvalidJobError,
     JobNotFoundError,
@@ -34,7 +35,6 @@ from fencepost.errors import (
     WaitTimeoutError,
 )
 from fencepost.store.interface.control import (
-    CancelReply,
     Conflict,
     Edit,
     Edited,
@@ -46,7 +46,7 @@ from fencepost.store.interface.queue import Duplicate, Moved
 from fencepost.store.interface.store import Topic
 
 
-class LocalJobs(StoreActions):
+class LocalJobs(ManyJobs):
     """The jobs of an app's store."""
 
     def get(self, job_id: str) -> Script[Job]:
@@ -64,17 +64,33 @@ class LocalJobs(StoreActions):
         held: Job | None = job
         return held
 
-    def find(self, filter: JobFilter, after: str | None, limit: int) -> Script[Page[Job]]:
-        """Return a page of jobs."""
+    def find(
+        self,
+        query: JobQuery,
+        after: str | None,
+        limit: int,
+        *,
+        is_oldest_first: bool = False,
+        bound: int | None = None,
+        on_read: Callable[[int], None] = lambda _: None,
+    ) -> Script[Page[Job]]:
+        """Return a page of jobs; for conditions without an index, *bound* are read."""
         listing = self._store.jobs_listing
         asked = make_page(limit=limit, after=after, of=listing)
-        page = yield self._store.reader.find(filter, asked)
-        return Page(page.jobs, None if page.next is None else encode_cursor(page.next, listing))
+        asked = replace(asked, is_oldest_first=is_oldest_first)
+        page = yield from look.find(self._store, query, asked, bound=bound, on_read=on_read)
+        cursor = None if page.next is None else encode_cursor(page.next, listing)
+        return Page(page.jobs, cursor, page.looked, page.unreadable)
 
-    def count(self, filter: JobFilter) -> Script[int]:
-        """Count the jobs that meet *filter*."""
-        total: int = yield self._store.reader.count(filter)
-        return total
+    def count(self, query: JobQuery, at_most: int | None = None) -> Script[BoundedCount]:
+        """Count the jobs that meet *query*, up to *at_most*; or among the newest LOOK_MAX."""
+        if query.look.is_any:
+            limit = None if at_most is None or query.filter.is_countable else at_most + 1
+            total: int = yield self._store.reader.count(query.filter, limit)
+            is_exact = limit is None or total < limit
+            return BoundedCount(total if is_exact else total - 1, is_exact=is_exact)
+        page = yield from look.find(self._store, query, PageRequest(LOOK_MAX))
+        return BoundedCount(len(page.jobs), page.next is None, page.looked, page.unreadable)
 
     def result(self, job_id: str, timeout: Duration | None) -> Script[tuple[Any, Job]]:
         """Wait until the job has ended, and return its result with the job."""
@@ -125,39 +141,6 @@ class LocalJobs(StoreActions):
         (reply,) = yield self._store.control.cancel([job_id])
         return _moved(job_id, reply, "cancelled")
 
-    def cancel_all(
-        self, filter: JobFilter, *, queues: Collection[str] | None = None
-    ) -> Script[int]:
-        """Cancel every live job that meets *filter*; return how many, including dependents.
-
-        Dependents can no longer run and are cancelled in any queue; with *queues*, only jobs in
-        these are counted.
-        """
-        check_selective(filter)
-        live = live_part(filter)
-        if live is None:
-            return 0
-        cancelled: set[str] = set()
-        position: int | None = None
-        while True:
-            page = yield self._store.reader.find(live, PageRequest(PAGE_MAX, position))
-            if page.jobs:
-                replies = yield self._store.control.cancel([job.id for job in page.jobs])
-                cancelled.update(_cancelled(replies))
-            position = page.next
-            if position is None:
-                return (yield from self._count_within(sorted(cancelled), queues))
-
-    def _count_within(self, job_ids: Sequence[str], queues: Collection[str] | None) -> Script[int]:
-        """Return how many of these jobs are in *queues*; None means all."""
-        if queues is None:
-            return len(job_ids)
-        count = 0
-        for start in range(0, len(job_ids), PAGE_MAX):
-            located = yield self._store.reader.locate(job_ids[start : start + PAGE_MAX])
-            count += sum(queue in queues for queue in located)
-        return count
-
     def retry(self, job_id: str, choice: RetryChoice) -> Script[State]:
         """Run an ended job again, or a delayed one sooner, or raise (C36, C45)."""
         request = RetryRequest(job_id, choice.reset_attempts, choice.delay, choice.priority)
@@ -175,45 +158,6 @@ class LocalJobs(StoreActions):
         if isinstance(reply, TooLate):
             raise _too_late(job_id, reply)
         return _moved(job_id, reply, "retried")
-
-    def cancel_some(
-        self, job_ids: Sequence[str], *, queues: Collection[str] | None = None
-    ) -> Script[int]:
-        """Cancel these jobs, if they are live; return how many, as ``cancel_all`` does."""
-        cancelled: set[str] = set()
-        for start in range(0, len(job_ids), PAGE_MAX):
-            replies = yield self._store.control.cancel(job_ids[start : start + PAGE_MAX])
-            cancelled.update(_cancelled(replies))
-        return (yield from self._count_within(sorted(cancelled), queues))
-
-    def retry_some(self, job_ids: Sequence[str], choice: RetryChoice) -> Script[int]:
-        """Run these jobs again, the oldest first as they are given; return how many are.
-
-        One stays as it is if its state or its key forbids it, or it waits for one that has failed.
-        """
-        count = 0
-        for start in range(0, len(job_ids), PAGE_MAX):
-            replies = yield self._store.control.retry(
-                [
-                    RetryRequest(job_id, choice.reset_attempts, choice.delay, choice.priority)
-                    for job_id in job_ids[start : start + PAGE_MAX]
-                ]
-            )
-            count += sum(isinstance(reply, Moved) for reply in replies)
-        return count
-
-    def ids_of(self, filter: JobFilter, limit: int) -> Script[list[str]]:
-        """Return the ids of the jobs that meet *filter*, the oldest first; at most *limit*."""
-        found: list[str] = []
-        position: int | None = None
-        while len(found) < limit:
-            size = min(PAGE_MAX, limit - len(found))
-            page = yield self._store.reader.find(filter, PageRequest(size, position))
-            found += [job.id for job in page.jobs]
-            position = page.next
-            if position is None:
-                break
-        return found[::-1]
 
     def edit(self, job_id: str, edits: Edits) -> Script[Job]:
         """Change what a user may change, or raise."""
@@ -286,39 +230,6 @@ def _moved(job_id: str, reply: object, verb: str) -> State:
             raise DuplicateJobError(type=type_, key=key, existing_id=existing_id)
         case _:
             raise AssertionError(reply)
-
-
-def check_selective(filter: JobFilter) -> None:
-    """Raise ConfigurationError if *filter* matches every job."""
-    if filter == JobFilter():
-        raise ConfigurationError(
-            "this would cancel every job; name an id, a type, a queue, a flow, a tag or a time"
-        )
-
-
-RETRIED = (State.FAILED, State.DEAD_LETTER, State.CANCELLED)
-RETRIED_IF_NAMED = (*RETRIED, State.DELAYED, State.RETRYING)
-
-
-def retried_part(filter: JobFilter) -> JobFilter | None:
-    """Return *filter* restricted to jobs that a retry applies to; None if it matches none."""
-    named = tuple(state for state in RETRIED_IF_NAMED if state in filter.states)
-    states = named if filter.states else RETRIED
-    return msgspec.structs.replace(filter, states=states) if states else None
-
-
-def live_part(filter: JobFilter) -> JobFilter | None:
-    """Return *filter* restricted to live jobs; None if it matches none of them."""
-    states = tuple(s for s in State if s in LIVE and (not filter.states or s in filter.states))
-    return msgspec.structs.replace(filter, states=states) if states else None
-
-
-def _cancelled(replies: Sequence[CancelReply]) -> Iterator[str]:
-    """Yield the ids of the cancelled jobs and of their cancelled dependents."""
-    for reply in replies:
-        if isinstance(reply, Moved):
-            yield reply.job_id
-            yield from (each.job_id for each in reply.followed if each.state is State.CANCELLED)
 
 
 _NOT_RETRIED = {

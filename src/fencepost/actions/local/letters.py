@@ -8,24 +8,23 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fencepost.actions.backend import Script
+from fencepost.actions.local.queues import paused_by
 from fencepost.actions.local.series import read_lines, read_span
-from fencepost.core import attention
-from fencepost.core.attention import Item, Paused
-from fencepost.core.bounds import ACTIONS_LOOKED_AT, LETTERS_GROUPED_MAX, PAGE_MAX
+from fencepost.core.bounds import LETTERS_GROUPED_MAX, PAGE_MAX
 from fencepost.core.encryption import readable
 from fencepost.core.filter import PageRequest
 from fencepost.core.fingerprints import LetterMark, grouped, mark_of
-from fencepost.core.overview import Finding, QueueView, WorkerInfo
-from fencepost.core.series import SeriesMetric, choice
+from fencepost.core.stats import attention
+from fencepost.core.stats.attention import Item, Paused
+from fencepost.core.stats.overview import Finding, QueueView, WorkerInfo
+from fencepost.core.stats.series import SeriesMetric, choice
 
 if TYPE_CHECKING:
     from fencepost.actions.session import Session
-    from fencepost.store.interface.access import ActionPage
     from fencepost.store.interface.reader import DeadLetterPage
 
 WAIT_WINDOW, WAIT_STEP = 3_600.0, 300.0
 """The usual wait is that of the last hour."""
-_PAUSE, _RESUME = "queue.pause", "queue.resume"
 
 
 class LetterMarks(msgspec.Struct, frozen=True):
@@ -85,18 +84,7 @@ def needs_attention(
 
 def _pausers(session: Session, views: Collection[QueueView]) -> Script[dict[str, Paused]]:
     """Return who paused the queues that are paused, as far as the audit log says."""
-    names = {view.name for view in views if view.is_paused}
-    if not names:
-        return {}
-    page: ActionPage = yield session.store.audit.list(PageRequest(ACTIONS_LOOKED_AT))
-    done = [
-        each
-        for each in page.actions
-        if each.action in (_PAUSE, _RESUME) and each.target in names and each.status in (200, None)
-    ]
-    newest = {each.target: each for each in reversed(done)}
-    return {
-        name: Paused(each.principal, each.at)
-        for name, each in newest.items()
-        if each.action == _PAUSE and each.at is not None
-    }
+    found = yield from paused_by(
+        session, [("queue", view.name) for view in views if view.is_paused]
+    )
+    return {each.name: Paused(each.by, each.at) for each in found if each.by and each.at}

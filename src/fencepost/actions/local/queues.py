@@ -1,8 +1,10 @@
-"""Queues and types of an app's store: list, pause and limit them; statistics, and how to scale."""
+"""Queues and types of an app's store: list, pause and limit them, and who paused what; statistics,
+and how to scale.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -11,23 +13,26 @@ from msgspec.structs import replace
 from fencepost.actions.backend import Script
 from fencepost.actions.local.steps import StoreActions
 from fencepost.core.bounds import (
+    ACTIONS_LOOKED_AT,
     STATS_SAMPLE_MAX,
     STATS_WINDOW_DEFAULT,
     STATS_WINDOW_MAX,
     STATS_WINDOW_MIN,
 )
-from fencepost.core.filter import JobFilter
+from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.lifecycle import State
-from fencepost.core.overview import Load, Scale, scale
-from fencepost.core.statistics import EndedJob, Statistics, percentiles, runs, statistics
+from fencepost.core.stats.overview import Load, PauseKind, PauseView, Scale, scale
+from fencepost.core.stats.statistics import EndedJob, Statistics, percentiles, runs, statistics
 from fencepost.core.values.names import check_queue
 from fencepost.core.values.times import Duration, parse_duration
-from fencepost.store.interface.cluster import WorkerInfo
-from fencepost.store.interface.overview import QueueView, TypeView
+from fencepost.store.interface.records.cluster import WorkerInfo
+from fencepost.store.interface.records.overview import QueueView, TypeView
 from fencepost.store.interface.settings import Scope
 
 if TYPE_CHECKING:
     from fencepost.actions.session import Session
+    from fencepost.store.interface.records.access import ActionPage
+    from fencepost.store.interface.records.crons import CronList
 
 GROWTH = 8
 
@@ -142,3 +147,42 @@ def _submitted_rate(
 
 def _age(at: datetime | None, now: datetime) -> float | None:
     return None if at is None else max((now - at).total_seconds(), 0.0)
+
+
+# What is paused, and who paused it, as far as the audit log says.
+
+_DONE = (200, 204, None)
+
+Names = Collection[tuple[PauseKind, str]]
+
+
+def pauses(session: Session, queues: Collection[str] | None) -> Script[list[PauseView]]:
+    """Return what is paused; with *queues*, these alone."""
+    store = session.store
+    among = None if queues is None else sorted(queues)
+    views: list[QueueView] = yield store.overview.queues(among)
+    names: list[tuple[PauseKind, str]] = [("queue", each.name) for each in views if each.is_paused]
+    if queues is None:
+        types: list[TypeView] = yield store.overview.types()
+        crons: CronList = yield store.crons.list()
+        names += [("type", each.name) for each in types if each.is_paused]
+        names += [("cron", each.name) for each in crons.crons if each.is_paused]
+    return (yield from paused_by(session, names))
+
+
+def paused_by(session: Session, names: Names) -> Script[list[PauseView]]:
+    """Return who paused each of *names*, all of which are paused; the log is read only for some."""
+    if not names:
+        return []
+    page: ActionPage = yield session.store.audit.list(PageRequest(ACTIONS_LOOKED_AT))
+    verbs = {f"{kind}.{verb}" for kind, _ in names for verb in ("pause", "resume")}
+    done = [each for each in page.actions if each.action in verbs and each.status in _DONE]
+    newest = {(each.action.partition(".")[0], each.target): each for each in reversed(done)}
+    found = []
+    for kind, name in names:
+        last = newest.get((kind, name))
+        if last is None or last.action != f"{kind}.pause":
+            found.append(PauseView(kind=kind, name=name))
+        else:
+            found.append(PauseView(kind=kind, name=name, by=last.principal, at=last.at))
+    return found

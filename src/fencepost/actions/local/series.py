@@ -9,7 +9,7 @@ import msgspec
 
 from fencepost.actions.backend import Script
 from fencepost.core.bounds import STATS_WINDOW_MIN
-from fencepost.core.series import (
+from fencepost.core.stats.series import (
     FINEST,
     LONGEST,
     Choose,
@@ -25,7 +25,7 @@ from fencepost.core.values.times import Duration, parse_duration
 
 if TYPE_CHECKING:
     from fencepost.actions.session import Session
-    from fencepost.store.interface.series import SeriesRow
+    from fencepost.store.interface.records.series import SeriesRow
 
 
 def read_span(session: Session, window: Duration, step: Duration | None) -> Span:

@@ -26,12 +26,13 @@ from fencepost.cli.output import (
     moment,
     when,
 )
-from fencepost.core.bounds import KEY_BYTES, TOKEN_CACHE_SECONDS
-from fencepost.core.tokens import Role, TokenRecord
+from fencepost.core.access.bounds import TOKEN_CACHE_SECONDS
+from fencepost.core.access.tokens import Role, TokenRecord
+from fencepost.core.bounds import KEY_BYTES
 from fencepost.errors import SchemaError, StoreError
 
 if TYPE_CHECKING:
-    from fencepost.core.audit import Action
+    from fencepost.core.access.audit import Action
 
 TOKEN_FIELDS = ["id", "name", "roles", "queues", "rate", "created_at", "expires_at", "revoked_at"]
 """What is shown of a token: not its digest, nor what may be added one day."""

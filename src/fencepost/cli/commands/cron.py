@@ -20,14 +20,22 @@ from fencepost.cli.output import (
     echo_reply,
     echo_table,
     moment,
+    short_id,
     when,
 )
-from fencepost.core.bounds import CRON_NEXT_DEFAULT, CRON_NEXT_MAX, CRON_SILENCE
+from fencepost.core.bounds import (
+    CRON_NEXT_DEFAULT,
+    CRON_NEXT_MAX,
+    CRON_RUNS_DEFAULT,
+    CRON_RUNS_MAX,
+    CRON_SILENCE,
+)
 from fencepost.errors import CronNotFoundError, InvalidCronError
 
 if TYPE_CHECKING:
     from fencepost.app import App
-    from fencepost.store.interface.crons import CronView
+    from fencepost.core.runs import CronRun
+    from fencepost.store.interface.records.crons import CronView
 
 
 @click.group()
@@ -125,6 +133,27 @@ def next_(settings: Settings, name: str, count: int) -> None:
     echo_table(("UTC", clean(found.tz)), rows)
     if found.is_paused:
         echo(f"paused; next: {settings.say('cron', 'resume', name)}", err=True)
+
+
+RUN_COLUMNS: Columns[CronRun] = {
+    "JOB": lambda run: short_id(run.job_id),
+    "STATE": lambda run: run.state,
+    "TICK (UTC)": lambda run: moment(run.tick),
+    "CREATED (UTC)": lambda run: moment(run.created_at),
+    "STARTED (UTC)": lambda run: moment(run.started_at),
+    "ENDED (UTC)": lambda run: moment(run.ended_at),
+}
+LIMIT = option(
+    "--limit", type=click.IntRange(1, CRON_RUNS_MAX), default=CRON_RUNS_DEFAULT, help="How many."
+)
+
+
+@about_one("runs", LIMIT)
+def runs(settings: Settings, name: str, limit: int) -> None:
+    """List the last runs of cron NAME, the newest first."""
+    with settings.opened() as app:
+        found = app.crons.runs(name, limit=limit)
+    echo_list(settings, {"runs": found}, RUN_COLUMNS, found, empty="no run is kept")
 
 
 def _find(app: App, name: str) -> CronView:

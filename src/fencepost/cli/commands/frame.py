@@ -26,7 +26,7 @@ from fencepost.cli.table import lay_out
 from fencepost.core.display import bar, sparkline
 from fencepost.core.job.job import Failure, Job
 from fencepost.core.job.lifecycle import State
-from fencepost.core.overview import QueueView, WorkerInfo
+from fencepost.core.stats.overview import QueueView, WorkerInfo
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -21,11 +21,11 @@ from fencepost.core.job.job import JobRecord
 from fencepost.core.job.lifecycle import State
 from fencepost.core.moves import MARKS, MOVED, MOVING, mark_of
 from fencepost.errors import ConfigurationError, PlainContentError, StateConflictError
-from fencepost.store.interface.events import EventPage
-from fencepost.store.interface.overview import QueueView, TypeView
+from fencepost.store.interface.records.events import EventPage
+from fencepost.store.interface.records.overview import QueueView, TypeView
+from fencepost.store.interface.records.transfer import Dump, Loaded
 from fencepost.store.interface.settings import Scope
 from fencepost.store.interface.store import Store
-from fencepost.store.interface.transfer import Dump, Loaded
 
 NAMED_MAX = 5
 EVENTS_MAX = 100

@@ -12,10 +12,10 @@ from fencepost.cli.names import confirm_name, yes_option
 from fencepost.cli.options import Settings, option, pass_settings, store_options, url_option
 from fencepost.cli.output import Cell, Columns, counted, echo, echo_list, moment, when
 from fencepost.core.job.lifecycle import State
-from fencepost.core.overview import unserved
+from fencepost.core.stats.overview import unserved
 
 if TYPE_CHECKING:
-    from fencepost.core.overview import QueueView, TypeView, WorkerInfo
+    from fencepost.core.stats.overview import QueueView, TypeView, WorkerInfo
 
 STATES = (
     "pending",
@@ -39,7 +39,16 @@ WORKER_COLUMNS: Columns[WorkerInfo] = {
     "TYPES": lambda worker: ", ".join(worker.types),
     "STARTED (UTC)": lambda worker: moment(worker.started_at),
     "SEEN (UTC)": lambda worker: moment(worker.seen_at),
+    "VERSION": lambda worker: worker.version or "",
+    "FENCEPOST": lambda worker: worker.fencepost_version or "",
+    "LAG": lambda worker: "" if worker.lag is None else f"{worker.lag * 1000:.0f} ms",
+    "NOTE": lambda worker: ", ".join(worker_notes(worker)),
 }
+
+
+def worker_notes(worker: WorkerInfo) -> list[str]:
+    """Return what stands out about a worker."""
+    return [*(["leader"] if worker.is_leader else []), *(["stopped"] if worker.has_stopped else [])]
 
 
 def queue_weights(worker: WorkerInfo) -> str:
@@ -85,11 +94,15 @@ def workers() -> None:
 
 
 @workers.command("ls")
+@option("--gone", is_flag=True, help="Those that stopped or fell silent within an hour.")
 @store_options
-def ls_workers(settings: Settings) -> None:
+def ls_workers(settings: Settings, gone: bool) -> None:
     """List the workers heard from within the last minute."""
     with settings.opened() as app:
-        found = app.workers.list()
+        found = app.workers.gone() if gone else app.workers.list()
+    if gone:
+        echo_list(settings, {"workers": found}, WORKER_COLUMNS, found, empty="none is gone")
+        return
     empty = f"no live workers; next: {settings.say('worker', 'APP')}"
     echo_list(settings, {"workers": found}, WORKER_COLUMNS, found, empty=empty)
 

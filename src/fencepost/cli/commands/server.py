@@ -68,7 +68,7 @@ def server(
     app, the store at --url is served: payloads are stored unchecked, and jobs get the default
     policy. SIGTERM or Ctrl-C lets requests finish within --grace; a second one stops at once.
     """
-    from fencepost.http.authentication import check_exposure, is_loopback
+    from fencepost.http.origin import check_exposure, is_loopback
     from fencepost.http.server.server import Server, ServerOptions, check_tls, listen
 
     check_tls(options["tls_cert"], options["tls_key"])

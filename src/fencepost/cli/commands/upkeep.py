@@ -32,7 +32,7 @@ from fencepost.core.display import shown_url
 from fencepost.errors import FencepostError
 
 if TYPE_CHECKING:
-    from fencepost.core.overview import Finding
+    from fencepost.core.stats.overview import Finding
 
 FINDING_COLUMNS: Columns[Finding] = {
     "LEVEL": lambda finding: finding.level,
@@ -176,7 +176,7 @@ def doctor(settings: Settings) -> None:
 def examine(settings: Settings) -> list[Finding]:
     """Return all findings; that a store cannot be opened is a finding too."""
     from fencepost.actions.local.doctor import examine as inspect
-    from fencepost.core.overview import Finding
+    from fencepost.core.stats.overview import Finding
 
     store = shown_url(settings.url)
     about = f"Fencepost {__version__} on Python {platform.python_version()}, store {store}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -12,7 +12,16 @@ from fencepost.cli.commands.submit import parse_payload
 from fencepost.cli.completion import complete_id
 from fencepost.cli.jobs.show import hint_after_failure, job_view, progress_cell, show
 from fencepost.cli.jobs.watch import watch
-from fencepost.cli.jobs.where import Comparison, as_filter, filter_options, search, where_options
+from fencepost.cli.jobs.where import (
+    NamedCondition,
+    as_filter,
+    collected,
+    filter_options,
+    look_options,
+    of_option,
+    scan_options,
+    search,
+)
 from fencepost.cli.names import unused_names, whole_id
 from fencepost.cli.options import (
     DURATION,
@@ -35,7 +44,7 @@ from fencepost.cli.output import (
 )
 from fencepost.clock import SystemClock
 from fencepost.core.encryption import readable
-from fencepost.core.job.lifecycle import State
+from fencepost.core.job.lifecycle import ManyEdits, State
 from fencepost.core.job.policy import Priority
 from fencepost.errors import FencepostError
 
@@ -68,21 +77,23 @@ COLUMNS: Columns[Job] = {
 
 @jobs.command("ls")
 @filter_options
-@where_options
+@look_options
+@scan_options
 @page_options
 @store_options
 def ls(
     settings: Settings,
     /,
-    where: tuple[Comparison, ...],
     scan: int,
+    order: str,
     limit: int,
     after: str | None,
     **conditions: Any,
 ) -> None:
     """List jobs, newest first."""
+    wanted = as_filter(**conditions)
     with settings.opened() as app:
-        page = search(app, as_filter(**conditions), where, limit=limit, after=after, bound=scan)
+        page = search(app, wanted, limit=limit, after=after, bound=scan, order=order)
         names = {kind: conditions[kind] for kind in ("queue", "type")}
         unused = [] if page.jobs or settings.as_json else unused_names(app, **names)
     view = {"jobs": [job_view(job) for job in page.jobs], "next": page.next, **page.facts}
@@ -147,6 +158,7 @@ def run(settings: Settings, id: str, local: bool, pdb: bool) -> None:
 @jobs.command("cancel")
 @click.argument("ids", shell_complete=complete_id, metavar="[ID]...", nargs=-1)
 @filter_options
+@look_options
 @option("--yes", is_flag=True, help="Cancel by conditions without asking.")
 @store_options
 def cancel(settings: Settings, /, ids: tuple[str, ...], yes: bool, **conditions: Any) -> None:
@@ -190,7 +202,9 @@ def retry(
 
 
 @jobs.command("edit")
-@click.argument("ids", shell_complete=complete_id, metavar="ID...", nargs=-1, required=True)
+@click.argument("ids", shell_complete=complete_id, metavar="[ID]...", nargs=-1)
+@of_option
+@option("--yes", is_flag=True, help="Change jobs by conditions without asking.")
 @priority_option
 @option("--tag", "tags", type=TAG, multiple=True, help="A tag (repeatable); replaces all its tags.")
 @option("--delay", type=DURATION, help="Run it this long from now, instead of when it was due.")
@@ -202,6 +216,8 @@ def edit(
     settings: Settings,
     /,
     ids: tuple[str, ...],
+    of: tuple[NamedCondition, ...],
+    yes: bool,
     tags: tuple[tuple[str, str], ...],
     delay: float | None,
     payload: str | None,
@@ -209,8 +225,8 @@ def edit(
 ) -> None:
     """Change waiting jobs; tags can be changed on any job.
 
-    With --app, a payload is checked against the signature of the task, and a webhook is allowed
-    if the app can sign it.
+    By conditions, with --of, only priority, tags and time can be changed. With --app, a payload
+    is checked against the signature of the task, and a webhook is allowed if the app can sign it.
     """
     now = SystemClock().now()
     edits: dict[str, Any] = {
@@ -221,8 +237,29 @@ def edit(
     }
     if not any(value is not None for value in edits.values()):
         raise click.UsageError("name something to change, such as --priority high")
+    if bool(ids) == bool(of):
+        raise click.UsageError("give either ids, or conditions such as --of type:send_mail")
     with settings.opened() as app:
-        each_job(settings, app, ids, "edited", lambda id: app.jobs.edit(id, **edits))
+        if ids:
+            each_job(settings, app, ids, "edited", lambda id: app.jobs.edit(id, **edits))
+        else:
+            _edit_all(settings, app, collected(of), edits, is_sure=yes)
+
+
+def _edit_all(
+    settings: Settings, app: App, wanted: dict[str, Any], edits: dict[str, Any], *, is_sure: bool
+) -> None:
+    """Change every job that meets conditions, and print how many."""
+    given = {name: value for name, value in edits.items() if value is not None}
+    single = sorted(given.keys() - ManyEdits.__annotations__.keys())
+    if single:
+        raise click.UsageError(f"give ids to change {', '.join(single)}")
+    if not is_sure:
+        click.confirm("change every job that meets these conditions?", abort=True)
+    found = app.jobs.edit_all(cast("ManyEdits", given), **wanted)
+    refused = "".join(f", {count} refused: {code}" for code, count in found.refused.items())
+    view = {"count": found.count, "refused": found.refused}
+    echo_reply(settings, view, f"edited {found.count} jobs{refused}")
 
 
 def each_job(

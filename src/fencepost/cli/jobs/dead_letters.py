@@ -1,4 +1,4 @@
-"""``fencepost dlq``: list, replay and discard dead letters."""
+"""``fencepost dlq``: list, replay and discard dead letters, and steer replays of many."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from fencepost.store.interface.control import Discarded, Replayed
 if TYPE_CHECKING:
     from fencepost.app import App
     from fencepost.core.job.job import DeadLetter
+    from fencepost.core.job.replay_order import ReplayView
 
 BATCH = 200
 LEFT = "their keys are held, or they cannot be decrypted here; replay one by its ID to see which"
@@ -75,10 +76,103 @@ def selection_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @dlq.command("replay")
 @selection_options
+@option("--queue", help="With --rate: of this queue.")
+@option("--rate", type=float, help="So many a second, by a worker or server in the background.")
+@option("--stop-above", help="With --rate: stop if a larger share fails again, such as 20%.")
+@option("--stop-failures", type=int, help="With --rate: stop once so many failed again.")
 @store_options
-def replay(settings: Settings, /, **selection: Any) -> None:
+def replay(
+    settings: Settings,
+    /,
+    queue: str | None,
+    rate: float | None,
+    stop_above: str | None,
+    stop_failures: int | None,
+    **selection: Any,
+) -> None:
     """Submit dead letters again: each becomes a new job and leaves the list."""
-    _act(settings, "replay", Replayed, **selection)
+    if rate is None:
+        if any(each is not None for each in (queue, stop_above, stop_failures)):
+            raise click.UsageError("--queue, --stop-above and --stop-failures need --rate")
+        _act(settings, "replay", Replayed, **selection)
+        return
+    if selection["ids"] or not (selection["everything"] or selection["type"]):
+        raise click.UsageError("--rate needs --all or --type, and no ids")
+    with settings.opened() as app:
+        started = app.replays.start(
+            type=selection["type"],
+            queue=queue,
+            sample=selection["limit"],
+            rate=rate,
+            stop_above=None if stop_above is None else _share(stop_above),
+            stop_failures=stop_failures,
+        )
+    more = "" if started.is_total_known else " or more"
+    line = f"started replay {started.id} of {started.total:,} dead letters{more}"
+    echo_reply(settings, started, line)
+    if not settings.as_json:
+        echo_hint(f"a worker or a server goes on with it; see: {settings.say('dlq', 'replays')}")
+
+
+def _share(text: str) -> float:
+    """Return the part that *text*, such as ``20%``, means."""
+    try:
+        return float(text.removesuffix("%")) / 100
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no percentage; write 20%") from None
+
+
+REPLAY_COLUMNS: Columns[ReplayView] = {
+    "ID": lambda each: each.id,
+    "STATE": lambda each: each.state.replace("_", " "),
+    "STARTED (UTC)": lambda each: moment(each.started_at),
+    "BY": lambda each: each.started_by,
+    "RATE": lambda each: f"{each.rate:g}/s",
+    "REPLAYED": lambda each: each.replayed,
+    "SKIPPED": lambda each: sum(each.skipped.values()),
+    "FAILED AGAIN": lambda each: each.failed,
+    "LEFT": lambda each: each.left,
+}
+
+
+@dlq.command("replays")
+@store_options
+def replays(settings: Settings) -> None:
+    """List replays at a rate, and how far they are."""
+    with settings.opened() as app:
+        found = app.replays.list()
+    echo_list(settings, found, REPLAY_COLUMNS, found, empty="no replays")
+
+
+def _steer(settings: Settings, verb: str, id: str) -> None:
+    with settings.opened() as app:
+        changed: ReplayView = getattr(app.replays, verb)(id)
+    state = changed.state.replace("_", " ")
+    echo_reply(settings, changed, f"replay {changed.id} is {state}; {changed.left:,} left")
+
+
+@dlq.command("hold")
+@click.argument("id")
+@store_options
+def hold(settings: Settings, id: str) -> None:
+    """Let a replay make no more jobs, until it is resumed."""
+    _steer(settings, "hold", id)
+
+
+@dlq.command("resume")
+@click.argument("id")
+@store_options
+def resume(settings: Settings, id: str) -> None:
+    """Let a replay go on that is held."""
+    _steer(settings, "resume", id)
+
+
+@dlq.command("stop")
+@click.argument("id")
+@store_options
+def stop(settings: Settings, id: str) -> None:
+    """End a replay; what it has not replayed stays a dead letter."""
+    _steer(settings, "stop", id)
 
 
 @dlq.command("discard")

@@ -1,25 +1,25 @@
-"""Conditions that select jobs; with ``--where``, on what they carry: ``payload.user.id=42``.
+"""Conditions that select jobs; some have no index, such as ``--where payload.user.id=42``.
 
-No store has an index on payloads. Jobs that meet the other conditions are read here, page by page,
-until there are enough, there are no more, or ``--scan`` of them were read.
+For those, jobs that meet the other conditions are read here, page by page, until there are enough,
+there are no more, or ``--scan`` of them were read (``core/look.py``).
 """
 
 from __future__ import annotations
 
-import operator
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
-import msgspec
 
 from fencepost.cli.completion import complete
-from fencepost.cli.jobs.show import job_view
-from fencepost.cli.options import INSTANT, TAG, ParsedType, decorated, option
+from fencepost.cli.options import INSTANT, TAG, ParsedType, decorated, option, parse_priority_text
 from fencepost.cli.output import progress_bar
+from fencepost.core.bounds import LOOK_MAX
 from fencepost.core.display import shown
-from fencepost.core.filter import JobFilter, PageRequest, encode_cursor, make_filter, make_page
+from fencepost.core.filter import is_oldest_first, make_query
+from fencepost.core.job.policy import Priority
+from fencepost.core.look import parse_comparison
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -28,91 +28,47 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-ROOTS: Final = ("payload", "result", "checkpoint", "progress", "failure")
-SCAN_DEFAULT: Final = 10_000
+SCAN_DEFAULT: Final = LOOK_MAX
 SCAN_MAX: Final = 10_000_000
-SCAN_PAGE: Final = 200
-"""Jobs of a page: their payloads are in memory at once."""
-MISSING: Final = object()
-
-_CONDITION = re.compile(r"\s*([^=!<>]+?)\s*(!=|<=|>=|=|<|>)(.*)", re.DOTALL)
-_ORDERS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+PRIORITIES: Final = [priority.name.lower() for priority in Priority]
 
 
-class Comparison(NamedTuple):
-    """What is at *path* compares to *value*, or to the *text* that was typed."""
-
-    path: tuple[str, ...]
-    compare: str
-    text: str
-    value: Any
-
-    def is_met(self, view: dict[str, Any]) -> bool:
-        """Return whether a job meets it; one that has nothing at the path meets only ``!=``."""
-        found = self._find(view)
-        if self.compare in _ORDERS:
-            return self._is_ordered(found)
-        return self._is_equal(found) == (self.compare == "=")
-
-    def _find(self, found: Any) -> Any:
-        for part in self.path:
-            if isinstance(found, dict) and part in found:
-                found = found[part]
-            elif isinstance(found, list) and part in map(str, range(len(found))):
-                found = found[int(part)]
-            else:
-                return MISSING
-        return found
-
-    def _is_equal(self, found: Any) -> bool:
-        if isinstance(found, str) and found == self.text:
-            return True
-        # True equals 1 in Python, and not in JSON.
-        return isinstance(found, bool) == isinstance(self.value, bool) and found == self.value
-
-    def _is_ordered(self, found: Any) -> bool:
-        order = _ORDERS[self.compare]
-        if isinstance(found, str):
-            text = self.value if isinstance(self.value, str) else self.text
-            return bool(order(found, text))
-        are_numbers = all(type(each) in (int, float) for each in (found, self.value))
-        return are_numbers and bool(order(found, self.value))
-
-
-def parse_comparison(given: Any, _: str = "where") -> Comparison:
-    """Return a condition such as ``payload.user.id=42``; raise ConfigurationError."""
-    if isinstance(given, Comparison):
-        return given
-    found = _CONDITION.fullmatch(str(given))
-    path = tuple(found[1].split(".")) if found else ()
-    if found is None or path[0] not in ROOTS or not all(path):
-        raise ConfigurationError(
-            f"{shown(given)} is not a condition such as payload.user.id=42: it begins with "
-            f"{', '.join(ROOTS)}, and compares by = != < <= > >="
-        )
-    text = found[3].strip()
-    try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
-        value = text
-    return Comparison(path, found[2], text, value)
-
-
-def where_options(function: F) -> F:
-    """Accept --where and --scan."""
+def look_options(function: F) -> F:
+    """Accept conditions without an index."""
     return decorated(
         function,
+        option(
+            "--priority",
+            "priority",
+            type=click.Choice(PRIORITIES),
+            multiple=True,
+            help="With this priority (repeatable). Reads jobs one by one, as those below.",
+        ),
+        option("--error", "error", help="Failed with this class or code, or this in the message."),
         option(
             "--where",
             type=ParsedType("path=value", parse_comparison),
             multiple=True,
-            help="Such as payload.user.id=42 (repeatable). Reads jobs one by one, up to --scan.",
+            help="Such as payload.user.id=42 (repeatable).",
         ),
+    )
+
+
+def scan_options(function: F) -> F:
+    """Accept --scan and --order."""
+    return decorated(
+        function,
         option(
             "--scan",
             type=click.IntRange(1, SCAN_MAX),
             default=SCAN_DEFAULT,
-            help="With --where: how many jobs to read at most.",
+            help="How many jobs to read at most, where jobs are read one by one.",
+        ),
+        option(
+            "--order",
+            type=click.Choice(["newest", "oldest"]),
+            default="newest",
+            help="Which come first.",
         ),
     )
 
@@ -123,16 +79,16 @@ class Scanned(NamedTuple):
     jobs: list[Job]
     next: str | None
     read: int | None = None
-    """Jobs that were read because of --where."""
-    encrypted: int = 0
-    """Those among them that could not be decrypted here."""
+    """Jobs that were read, for a condition without an index."""
+    unreadable: int = 0
+    """Those among them that could not be compared: encrypted, or not JSON."""
     is_bounded: bool = False
     """Whether --scan stopped it."""
 
     @property
     def facts(self) -> dict[str, Any]:
         """What JSON says of the search."""
-        return {} if self.read is None else {"read": self.read, "encrypted": self.encrypted}
+        return {} if self.read is None else {"read": self.read, "unreadable": self.unreadable}
 
     @property
     def notes(self) -> list[str]:
@@ -141,61 +97,39 @@ class Scanned(NamedTuple):
             return []
         notes = [f"read {self.read:,} jobs, {len(self.jobs):,} match"]
         if self.is_bounded:
-            notes.append("stopped by --scan; older jobs were not read: go on after the last one")
-        if self.encrypted:
+            notes.append("stopped by --scan; other jobs were not read: go on after the last one")
+        if self.unreadable:
             notes.append(
-                f"{self.encrypted:,} are encrypted with keys that are not here, or were altered, "
-                f"and do not match: name an app that has the keys with --app, or set FENCEPOST_KEYS"
+                f"{self.unreadable:,} cannot be compared and do not match: they are not JSON, or "
+                f"encrypted with keys that are not here; name an app that has the keys with --app, "
+                f"or set FENCEPOST_KEYS"
             )
         return notes
 
 
 def search(
-    app: App,
-    wanted: dict[str, Any],
-    conditions: Sequence[Comparison],
-    *,
-    limit: int,
-    after: str | None,
-    bound: int,
+    app: App, wanted: dict[str, Any], *, limit: int, after: str | None, bound: int, order: str
 ) -> Scanned:
-    """Return up to *limit* jobs that meet all conditions; read at most *bound*, newest first."""
-    if not conditions:
-        page = app.jobs.find(**wanted, limit=limit, after=after)
-        return Scanned(page.jobs, page.next)
-    listing = app.store.jobs_listing
-    position = make_page(limit=limit, after=after, of=listing).after
-    jobs: list[Job] = []
-    read = encrypted = 0
-    with progress_bar("reading jobs", bound) as advance:
-        for job, following in _read(app, make_filter(**wanted), position, bound):
-            position = following
-            advance(1)
-            read += 1
-            view = job_view(job, full=True)
-            if any(f"{each.path[0]}_encrypted" in view for each in conditions):
-                encrypted += 1
-            elif all(each.is_met(view) for each in conditions):
-                jobs.append(job)
-            if len(jobs) == limit:
-                break
-    cursor = None if position is None or not read else encode_cursor(position, listing)
-    return Scanned(jobs, cursor, read, encrypted, cursor is not None and len(jobs) < limit)
+    """Return up to *limit* jobs that meet all conditions; read at most *bound*."""
+    query = make_query(**wanted)
+    # A search by an index is over before a bar could be read.
+    bar = nullcontext(lambda _: None) if query.look.is_any else progress_bar("reading jobs", bound)
+    with bar as advance:
+        read = 0
 
+        def on_read(looked: int) -> None:
+            nonlocal read
+            advance(looked - read)
+            read = looked
 
-def _read(
-    app: App, filter: JobFilter, position: int | None, bound: int
-) -> Iterator[tuple[Job, int | None]]:
-    """Yield up to *bound* jobs, each with the position after which there are more; or None."""
-    read = 0
-    while read < bound:
-        request = PageRequest(min(SCAN_PAGE, bound - read), position)
-        page = app.store.run(app.store.reader.find(filter, request))
-        read += len(page.jobs)
-        yield from zip(page.jobs, [*page.positions[:-1], page.next], strict=False)
-        if page.next is None:
-            return
-        position = page.next
+        oldest = is_oldest_first(order)
+        page = app.session.run(
+            app.session.actions.jobs.find(
+                query, after, limit, is_oldest_first=oldest, bound=bound, on_read=on_read
+            )
+        )
+    is_bounded = page.looked is not None and page.next is not None and len(page.jobs) < limit
+    return Scanned(page.jobs, page.next, page.looked, page.unreadable, is_bounded)
 
 
 def filter_options(function: F) -> F:
@@ -208,6 +142,7 @@ def filter_options(function: F) -> F:
         option("--tag", "tags", type=TAG, multiple=True, help="With this tag (repeatable)."),
         option("--correlation-id", "correlation_id", help="With this correlation id."),
         option("--flow", "flow", help="Of this flow."),
+        option("--key", "key", help="The last of its type with this idempotency key."),
         option(
             "--created-after",
             "created_after",
@@ -224,7 +159,74 @@ def filter_options(function: F) -> F:
 
 
 def as_filter(
-    state: tuple[str, ...], tags: tuple[tuple[str, str], ...], **others: Any
+    state: tuple[str, ...],
+    tags: tuple[tuple[str, str], ...],
+    priority: tuple[str, ...] = (),
+    where: tuple[Any, ...] = (),
+    **others: Any,
 ) -> dict[str, Any]:
-    """Return the values of ``filter_options`` as keyword arguments of ``app.jobs.find``."""
-    return {"state": list(state) or None, "tags": dict(tags) or None, **others}
+    """Return the values of the options as keyword arguments of ``app.jobs.find``."""
+    looked = {"priority": list(priority) or None, "where": list(where) or None}
+    return {"state": list(state) or None, "tags": dict(tags) or None, **looked, **others}
+
+
+class NamedCondition(NamedTuple):
+    """A condition in one text: its name, and its value."""
+
+    name: str
+    value: Any
+
+
+_ONE: Final = ("type", "queue", "correlation_id", "flow", "id_prefix", "key", "error")
+_TIMES: Final = ("created_after", "created_before")
+_MANY: Final = ("state", "priority", "where")
+
+
+def parse_condition(given: Any, _: str = "of") -> NamedCondition:
+    """Return a condition such as ``type:send_mail``; raise ConfigurationError."""
+    if isinstance(given, NamedCondition):
+        return given
+    text = str(given)
+    name, colon, value = text.partition(":")
+    name = name.replace("-", "_")
+    if colon and name == "tag":
+        return NamedCondition(name, TAG.parse(value.replace(":", "=", 1), name))
+    if colon and name in _TIMES:
+        return NamedCondition(name, INSTANT.parse(value, name))
+    if colon and name == "priority":
+        return NamedCondition(name, parse_priority_text(value))
+    if not colon or name not in (*_ONE, *_MANY):
+        names = ", ".join(sorted((*_ONE, *_MANY, *_TIMES, "tag")))
+        raise ConfigurationError(
+            f"{shown(text)} is not a condition such as type:send_mail; there are {names}"
+        )
+    return NamedCondition(name, value)
+
+
+def collected(conditions: tuple[NamedCondition, ...]) -> dict[str, Any]:
+    """Return conditions as keyword arguments of ``app.jobs.find``; one that is given twice is an
+    error unless it may have several values."""
+    found: dict[str, Any] = {}
+    for name, value in conditions:
+        if name == "tag":
+            found.setdefault("tags", {}).update([value])
+        elif name in _MANY:
+            found.setdefault(name, []).append(value)
+        elif name in found:
+            raise click.UsageError(f"{name} is given twice")
+        else:
+            found[name] = value
+    return found
+
+
+def of_option(function: F) -> F:
+    """Accept conditions where options of their names mean something else."""
+    return decorated(
+        function,
+        option(
+            "--of",
+            type=ParsedType("name:value", parse_condition),
+            multiple=True,
+            help="Instead of ids: jobs that meet this, such as type:send_mail (repeatable).",
+        ),
+    )

@@ -27,6 +27,11 @@ def digest(parent: ClaimedJob, job: NewJob) -> str:
     return hmac.digest(secret, b"\0".join(parts), "sha256").hex()[:DIGEST_LENGTH]
 
 
+def spawn_keys(parent_id: str) -> str:
+    """Return how the keys of what a job spawns begin; the rest differs with type and queue."""
+    return f"spawn:{parent_id}:"
+
+
 class Numbers:
     """Numbers equal jobs that one attempt spawns, from 1, so that each has its own key.
 
@@ -68,7 +73,7 @@ def keyed(parent: ClaimedJob, jobs: Iterable[NewJob], numbers: Numbers) -> Keyed
         if job.key is None:
             same = digest(parent, job)
             taken.append((same, numbers.take(same)))
-            value = f"spawn:{parent.id}:{same}:{taken[-1][1]}"
+            value = f"{spawn_keys(parent.id)}{same}:{taken[-1][1]}"
             # Attempts of the parent may spawn again during its whole lifetime.
             job = replace(job, key=Key(value, parent.policy.lifetime, OnDuplicate.RETURN))
         spawned.append(job)

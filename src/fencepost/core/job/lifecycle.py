@@ -181,9 +181,18 @@ class Edits(TypedDict, total=False):
     queue: str | None
 
 
-def check_names(edits: Mapping[str, Any]) -> None:
+class ManyEdits(TypedDict, total=False):
+    """What can change in many jobs at once, by the rules of ``Edits``."""
+
+    priority: PriorityLike | None
+    tags: Mapping[str, str] | None
+    """These replace all tags of each job."""
+    run_at: datetime | None
+
+
+def check_names(edits: Mapping[str, Any], known: type = Edits) -> None:
     """Raise TypeError, as Python would, for a name that ``jobs.edit`` does not have."""
-    for name in edits.keys() - Edits.__annotations__.keys():
+    for name in edits.keys() - known.__annotations__.keys():
         raise TypeError(f"edit() got an unexpected keyword argument {name!r}")
 
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from fencepost.core.access.bounds import AUDIT_KEPT
 from fencepost.core.bounds import (
-    AUDIT_KEPT,
     EXECUTION_TIMEOUT_DEFAULT,
     LEASE_TTL_MIN,
     LIFETIME_DEFAULT,

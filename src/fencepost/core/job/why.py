@@ -16,7 +16,7 @@ from fencepost.core.job.job import Dependency, Job
 from fencepost.core.job.lifecycle import State
 from fencepost.core.limits.concurrency import limit_of
 from fencepost.core.limits.type_limits import NO_LIMITS, NO_USAGE, TypeLimits, TypeUsage
-from fencepost.core.overview import WorkerInfo, explain_unserved
+from fencepost.core.stats.overview import WorkerInfo, explain_unserved
 from fencepost.core.values.times import format_duration
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE
 

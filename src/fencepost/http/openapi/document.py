@@ -9,11 +9,11 @@ from itertools import groupby
 from typing import Any, get_args
 
 from fencepost import __version__
+from fencepost.core.access.bounds import REQUEST_ID_LENGTH_MAX
 from fencepost.core.bounds import (
     CORRELATION_ID_LENGTH_MAX,
     CRON_NAME_LENGTH_MAX,
     QUEUE_LENGTH_MAX,
-    REQUEST_ID_LENGTH_MAX,
     TYPE_LENGTH_MAX,
 )
 from fencepost.http.cookies import NAME

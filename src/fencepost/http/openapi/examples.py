@@ -12,10 +12,12 @@ from typing import Any
 import msgspec
 
 from fencepost.core.job.policy import DEFAULT_POLICY
-from fencepost.core.statistics import Statistics
+from fencepost.core.job.replay_order import ReplayView
+from fencepost.core.stats.statistics import Statistics
 from fencepost.http.request.problems import TITLES, Code, Problem
-from fencepost.store.interface.overview import QueueView, TypeView
+from fencepost.store.interface.records.overview import QueueView, TypeView
 from fencepost.wire import access, attention, control, events, held, jobs, leases, overview, series
+from fencepost.wire.replays import NewReplay, WireReplays
 
 NOW, SOON = "2026-01-31T12:00:00Z", "2026-01-31T12:00:30Z"
 JOB_ID = "5f0c3b0e-6a51-4b7e-9d0a-2f6f3c1d8e47"
@@ -53,12 +55,16 @@ def example_of(kind: Any) -> Any:
 def _examples() -> dict[Any, Any]:
     found = {
         kind: _plain(msgspec.json.decode(msgspec.json.encode(value), type=kind))
-        for kind, value in (_bodies() | _jobs() | _leases() | _overview()).items()
+        for kind, value in _all().items()
     }
     many: Any = leases.Items
     for kind in _LEASED:
         found[many[kind]] = {"items": [found[kind]]}
     return found
+
+
+def _all() -> dict[Any, Any]:
+    return _bodies() | _jobs() | _leases() | _overview() | _records() | _figures()
 
 
 def _plain(value: Any) -> Any:
@@ -109,8 +115,13 @@ def _bodies() -> dict[Any, Any]:
         control.Selection: _json('"type": "send_mail", "state": ["delayed"], "dry_run": true'),
         control.RetryBody: {"delay": "1m"},
         control.RetrySelection: _json('"type": "send_mail", "state": ["failed"], "dry_run": true'),
+        control.EditSelection: _json(
+            '"type": "send_mail", "state": ["delayed"], "edit": {"priority": "high"}'
+        ),
         control.EditBody: _json('"priority": "high", "tags": {"tenant": "7"}'),
         control.ReplayAll: {"type": "send_mail", "limit": 100},
+        control.DiscardAll: {"type": "send_mail", "expected": 12},
+        NewReplay: {"type": "send_mail", "rate": 10, "stop_above": 0.2},
         overview.LimitBody: {"max_running": 10},
         access.NewTokenBody: _json(
             '"name": "deploy", "roles": ["submit", "read"], "queues": ["mail"], "expires": "90d"'
@@ -160,6 +171,15 @@ def _jobs() -> dict[Any, Any]:
         failure=FAILURE,
         completed_at=NOW,
     )
+    replay = _json(
+        """"state": "running", "started_by": "ann", "ended_at": null, "type": "send_mail",
+        "queue": null, "group": null, "since": null, "until": null, "patched": [],
+        "sample": null, "rate": 10.0, "stop_above": 0.2, "stop_after": 10,
+        "stop_failures": null, "total": 120, "is_total_known": true, "replayed": 40,
+        "skipped": {"duplicate": 1}, "completed": 30, "failed": 2, "open": 8, "left": 79""",
+        id=OTHER_ID,
+        started_at=NOW,
+    )
     reason = _json('"code": "next", "text": "claimable; it is next in line for its type"')
     return {
         jobs.Accepted: accepted,
@@ -168,8 +188,20 @@ def _jobs() -> dict[Any, Any]:
         jobs.JobSummary: summary,
         jobs.ExistingJob: summary,
         jobs.JobView: summary | {"policy": POLICY, "payload": MAIL, "result": None},
-        jobs.WireJobPage: {"jobs": [summary], "next": CURSOR},
+        jobs.WireJobPage: _json('"looked": null, "unreadable": 0', jobs=[summary], next=CURSOR),
         jobs.SubmittedFlow: {"id": OTHER_ID, "jobs": {"fetch": accepted}},
+        jobs.WireFlowPage: {
+            "flows": [
+                _json(
+                    """"correlation_id": "nightly", "type": "fetch", "is_live": true,
+                    "ended_at": null, "is_complete": true, "counts": {"pending": 1}""",
+                    id=OTHER_ID,
+                    created_at=NOW,
+                    started_at=NOW,
+                )
+            ],
+            "next": None,
+        },
         jobs.FlowView: {
             "id": OTHER_ID,
             "jobs": {"fetch": summary, "report": summary},
@@ -191,9 +223,13 @@ def _jobs() -> dict[Any, Any]:
         },
         control.Retried: {"count": 12, "dry_run": True},
         control.Cancelled: {"count": 12, "dry_run": True},
-        control.JobCount: {"count": 42},
+        control.EditedJobs: {"count": 12, "refused": {"state_conflict": 1}, "dry_run": False},
+        control.JobCount: {"count": 42, "at_least": False, "looked": None, "unreadable": 0},
         control.WireDeadLetterPage: {"dead_letters": [letter], "next": None},
         control.WireReplayed: {"count": 12},
+        control.WireDiscarded: {"count": 12, "dry_run": False},
+        ReplayView: replay,
+        WireReplays: {"replays": [replay]},
         events.Sent: {
             "id": OTHER_ID,
             "name": "user.created",
@@ -237,6 +273,40 @@ def _overview() -> dict[Any, Any]:
         started_at=NOW,
         seen_at=SOON,
     )
+    cron = _json(
+        """"name": "nightly", "expression": "0 3 * * *", "tz": "UTC", "description": "At 03:00",
+        "type": "clean_up", "queue": "default", "missed": "skip", "catch_up": 10,
+        "is_paused": false, "last_tick": null""",
+        next_tick=NOW,
+        declared_at=NOW,
+        changed_at=NOW,
+    )
+    times = dict.fromkeys(("tick", "created_at", "started_at", "ended_at"), NOW)
+    run = {"job_id": JOB_ID, "state": "completed", **times}
+    return {
+        QueueView: queue | {"max_running": 10},
+        TypeView: type_ | {"is_paused": True},
+        overview.Queues: {"queues": [queue]},
+        overview.Types: {"types": [type_]},
+        overview.AppLimit: {"max_running": 100},
+        overview.Workers: {"workers": [worker], "gone": []},
+        overview.Crons: {"crons": [cron]},
+        overview.CronRuns: {"runs": [run]},
+        overview.Pauses: {"pauses": [{"kind": "queue", "name": "mail", "by": "deploy", "at": NOW}]},
+        overview.Ticks: {"ticks": [NOW, "2026-02-01T12:00:00Z"]},
+        overview.ScaleReply: _json(
+            """"queue": "mail", "depth": 1200, "running": 20, "slots": 20, "wanted_slots": 44,
+            "drain_seconds": 90.0, "oldest_age": 12.5, "wanted_workers": 3"""
+        ),
+        overview.Health: {"status": "live"},
+        overview.Findings: {
+            "at": NOW,
+            "findings": [_json('"level": "ok", "code": "workers", "text": "live workers: 3"')],
+        },
+    }
+
+
+def _records() -> dict[Any, Any]:
     event = _json(
         '"name": "user.created", "key": null, "payload": {"user_id": 42}',
         id=OTHER_ID,
@@ -251,33 +321,26 @@ def _overview() -> dict[Any, Any]:
         target=JOB_ID,
         request_id=OTHER_ID,
     )
-    cron = _json(
-        """"name": "nightly", "expression": "0 3 * * *", "tz": "UTC", "description": "At 03:00",
-        "type": "clean_up", "queue": "default", "missed": "skip", "catch_up": 10,
-        "is_paused": false, "last_tick": null""",
-        next_tick=NOW,
-        declared_at=NOW,
-        changed_at=NOW,
-    )
+    return {
+        events.WireEventPage: {"events": [event], "next": None},
+        overview.WireActionPage: {"actions": [action], "next": None},
+        access.WireTokens: {"tokens": [_TOKEN]},
+        access.CreatedToken: _TOKEN | {"token": f"fp_{12 * '0'}_{48 * '0'}"},
+        access.Me: _json(
+            """"name": "deploy", "token_id": "0f8d6c1a5f43", "by": "session",
+            "roles": ["read", "operate"], "queues": null, "app": "shop", "version": "0.1.0",
+            "store": {"engine": "sqlite", "durability": "commits are on the disk"}""",
+            expires_at=SOON,
+            at=NOW,
+        ),
+    }
+
+
+def _figures() -> dict[Any, Any]:
     times = {"p50": 0.02, "p90": 0.1, "p99": 0.8}
     recent = {"counts": COUNTS, "ended_rate": 5.0, "wait": times, "run": times}
     figures = recent | {"ended": {"completed": 299, "failed": 1}}
     return {
-        QueueView: queue | {"max_running": 10},
-        TypeView: type_ | {"is_paused": True},
-        overview.Queues: {"queues": [queue]},
-        overview.Types: {"types": [type_]},
-        overview.AppLimit: {"max_running": 100},
-        overview.Workers: {"workers": [worker]},
-        events.WireEventPage: {"events": [event], "next": None},
-        overview.WireActionPage: {"actions": [action], "next": None},
-        overview.Crons: {"crons": [cron]},
-        overview.Ticks: {"ticks": [NOW, "2026-02-01T12:00:00Z"]},
-        overview.ScaleReply: _json(
-            """"queue": "mail", "depth": 1200, "running": 20, "slots": 20, "wanted_slots": 44,
-            "drain_seconds": 90.0, "oldest_age": 12.5, "wanted_workers": 3"""
-        ),
-        overview.Health: {"status": "live"},
         attention.Attention: {
             "at": NOW,
             "items": [
@@ -323,19 +386,6 @@ def _overview() -> dict[Any, Any]:
             "is_complete": True,
         },
         held.Completions: {"values": ["mail", "bulk-mail"]},
-        overview.Findings: {
-            "at": NOW,
-            "findings": [_json('"level": "ok", "code": "workers", "text": "live workers: 3"')],
-        },
-        access.WireTokens: {"tokens": [_TOKEN]},
-        access.CreatedToken: _TOKEN | {"token": f"fp_{12 * '0'}_{48 * '0'}"},
-        access.Me: _json(
-            """"name": "deploy", "token_id": "0f8d6c1a5f43", "by": "session",
-            "roles": ["read", "operate"], "queues": null, "app": "shop", "version": "0.1.0",
-            "store": {"engine": "sqlite", "durability": "commits are on the disk"}""",
-            expires_at=SOON,
-            at=NOW,
-        ),
         Statistics: recent
         | _json(
             '"window": 60.0, "submitted_rate": 5.2, "sample": 300, "is_sampled": false',

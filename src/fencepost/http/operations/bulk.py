@@ -1,25 +1,28 @@
-"""Many jobs at once, by conditions or by ids: cancel them, or run them again."""
+"""Many jobs at once, by conditions or by ids: cancel them, run them again, or change them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, cast
 
-from fencepost.actions.local.jobs import (
+from msgspec.structs import asdict
+
+from fencepost.actions.local.bulk import (
     RETRIED_IF_NAMED,
     check_selective,
-    live_part,
+    edited_states,
     retried_part,
 )
 from fencepost.actions.options import retry_choice
-from fencepost.core.audit import conditions_of
+from fencepost.actions.replies import EditCount
+from fencepost.core.access.audit import conditions_of
 from fencepost.core.bounds import PAGE_MAX
 from fencepost.core.display import shown
-from fencepost.core.filter import JobFilter
-from fencepost.core.job.lifecycle import LIVE, State
+from fencepost.core.filter import JobQuery
+from fencepost.core.job.lifecycle import LIVE, ManyEdits, State
 from fencepost.errors import StateConflictError
-from fencepost.http.operations.jobs import filter_of
+from fencepost.http.operations.jobs import query_of
 from fencepost.http.request.call import Call, Nothing, Reply
 from fencepost.http.request.problems import HttpError
 from fencepost.http.request.read import check_count
@@ -36,7 +39,7 @@ _ID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
     "jobs.cancel",
     "Cancel every job that meets conditions",
     control.Cancelled,
-    "invalid_job state_conflict",
+    "invalid_job invalid_key state_conflict",
     body_max=HTTP_IDS_BODY_MAX,
 )
 async def cancel_jobs(call: Call[control.Selection, Nothing]) -> Reply:
@@ -46,11 +49,13 @@ async def cancel_jobs(call: Call[control.Selection, Nothing]) -> Reply:
     if body.ids is not None:
         ids = await _within_reach(call, body.ids, LIVE)
         return await _end(call, control.Cancelled, len(ids), jobs.cancel_some, ids)
-    filter = filter_of(call.principal, body, body.tags)
-    check_selective(filter)
-    live = live_part(filter)
+    query = _selected(call)
+    live = query.within(LIVE)
+    if live is not None and not live.look.is_any:
+        ids = await call.run(jobs.selected(live))
+        return await _end(call, control.Cancelled, len(ids), jobs.cancel_some, ids)
     count = await _counted(call, live)
-    return await _end(call, control.Cancelled, count, jobs.cancel_all, filter)
+    return await _end(call, control.Cancelled, count, jobs.cancel_all, query)
 
 
 @action(
@@ -58,7 +63,7 @@ async def cancel_jobs(call: Call[control.Selection, Nothing]) -> Reply:
     "jobs.retry",
     "Run every job again that meets conditions",
     control.Retried,
-    "invalid_job invalid_duration state_conflict",
+    "invalid_job invalid_key invalid_duration state_conflict",
     body_max=HTTP_IDS_BODY_MAX,
 )
 async def retry_jobs(call: Call[control.RetrySelection, Nothing]) -> Reply:
@@ -73,14 +78,54 @@ async def retry_jobs(call: Call[control.RetrySelection, Nothing]) -> Reply:
     if body.ids is not None:
         ids = await _within_reach(call, body.ids, RETRIED_IF_NAMED)
     else:
-        filter = filter_of(call.principal, body, body.tags)
-        check_selective(filter)
-        part = retried_part(filter)
-        ids = [] if part is None else await call.run(jobs.ids_of(part, HTTP_BATCH_MAX))
+        part = retried_part(_selected(call))
+        ids = [] if part is None else await call.run(jobs.selected(part, HTTP_BATCH_MAX))
     check_expected(len(ids), body.expected)
     count = len(ids) if body.dry_run else await call.run(jobs.retry_some(ids, choice))
     call.detail["count"] = count
     return Reply(control.Retried(count, body.dry_run))
+
+
+@action(
+    "POST /v1/jobs/edit",
+    "jobs.edit",
+    "Change every job that meets conditions",
+    control.EditedJobs,
+    "invalid_job invalid_key state_conflict",
+    body_max=HTTP_IDS_BODY_MAX,
+)
+async def edit_jobs(call: Call[control.EditSelection, Nothing]) -> Reply:
+    """Change the priority, the time or the tags of many jobs; a repeat is safe.
+
+    Each by the rules of changing one. Those that the state forbids are not selected.
+    """
+    body, jobs = call.body, call.actions.jobs
+    _note(call)
+    edits = cast(ManyEdits, asdict(body.edit))
+    states = edited_states(edits)
+    if body.ids is not None:
+        ids = await _within_reach(call, body.ids, states)
+        count, act = len(ids), jobs.edit_some(ids, edits)
+    else:
+        query = _selected(call)
+        part = query.within(states)
+        if part is not None and not part.look.is_any:
+            ids = await call.run(jobs.selected(part))
+            count, act = len(ids), jobs.edit_some(ids, edits)
+        else:
+            count, act = await _counted(call, part), jobs.edit_all(query, edits)
+    check_expected(count, body.expected)
+    found = EditCount(count) if body.dry_run else await call.run(act)
+    call.detail["count"] = found.count
+    return Reply(control.EditedJobs(count=found.count, refused=found.refused, dry_run=body.dry_run))
+
+
+def _selected(call: Call[Any, Any]) -> JobQuery:
+    """Return the conditions of a body; refuse those that select every job."""
+    body = call.body
+    query = query_of(call.principal, body, body.tags, body.priorities)
+    check_selective(query)
+    return query
 
 
 def _note(call: Call[Any, Any]) -> None:
@@ -122,11 +167,11 @@ async def _within_reach(
     return found
 
 
-async def _counted(call: Call[control.Selection, Nothing], live: JobFilter | None) -> int:
-    """Return how many jobs would be cancelled, if that is asked for."""
+async def _counted(call: Call[Any, Nothing], live: JobQuery | None) -> int:
+    """Return how many jobs would be changed, if that is asked for."""
     if live is None or not (call.body.dry_run or call.body.expected is not None):
         return 0
-    return await call.run(call.actions.jobs.count(live))
+    return (await call.run(call.actions.jobs.count(live))).count
 
 
 async def _end(call: Call[Any, Any], kind: Any, count: int, act: Any, given: Any) -> Reply:

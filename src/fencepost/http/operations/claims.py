@@ -14,12 +14,12 @@ from typing import NamedTuple
 from fencepost.actions.backend import Script
 from fencepost.actions.local.steps import Pause
 from fencepost.actions.session import Session
+from fencepost.core.access.tokens import Principal
 from fencepost.core.bounds import ANNOUNCE_INTERVAL, CLAIM_MAX, POLL_INTERVAL, WEIGHT_TOTAL_MAX
 from fencepost.core.job.job import ClaimedJob, Dependency
 from fencepost.core.job.outcome import Released, decide, settlement_of
 from fencepost.core.job.timeouts import parse_lease_ttl
 from fencepost.core.limits.weights import parse_weights
-from fencepost.core.tokens import Principal
 from fencepost.core.values.names import RESERVED_TYPES, check_name, check_own_type
 from fencepost.core.values.times import parse_duration
 from fencepost.errors import FencepostError, StoreError
@@ -27,8 +27,8 @@ from fencepost.http.request.call import Call, Nothing, Reply, token_watch
 from fencepost.http.request.problems import HttpError
 from fencepost.http.request.route import WORK, route
 from fencepost.http.scope import check_queue_allowed, known_dependencies
-from fencepost.store.interface.cluster import WorkerInfo
 from fencepost.store.interface.queue import Claim, ClaimRequest
+from fencepost.store.interface.records.cluster import WorkerInfo
 from fencepost.store.interface.store import Topic
 from fencepost.wire.bounds import HTTP_WAIT_MAX, HTTP_WORKERS_MAX, WORKER_LENGTH_MAX
 from fencepost.wire.leases import ClaimBody, ClaimReply, claimed_of

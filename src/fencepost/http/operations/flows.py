@@ -17,7 +17,16 @@ from fencepost.http.request.problems import HttpError
 from fencepost.http.request.route import FOLLOW, action, route, submit_route
 from fencepost.http.scope import disguised, may_see_all, shown
 from fencepost.wire.bounds import HTTP_BATCH_MAX
-from fencepost.wire.jobs import Count, FlowBody, FlowEdge, FlowView, SubmittedFlow, summary_of
+from fencepost.wire.jobs import (
+    Count,
+    FlowBody,
+    FlowEdge,
+    FlowQuery,
+    FlowView,
+    SubmittedFlow,
+    WireFlowPage,
+    summary_of,
+)
 
 
 @submit_route(
@@ -49,6 +58,17 @@ def _prepared(call: Call[FlowBody, Nothing]) -> dict[str, NewJob]:
             for name, each in call.body.nodes.items()
         }
     )
+
+
+@route("GET /v1/flows", "List the flows", WireFlowPage)
+async def list_flows(call: Call[Nothing, FlowQuery]) -> Reply:
+    """Return a page of flows, newest first, counted within the queues that the token may use."""
+    query = call.query
+    found = call.actions.flows.find(
+        query.kind, query.after, query.limit, queues=call.principal.queues
+    )
+    page = await call.run(found)
+    return Reply(WireFlowPage(flows=page.flows, next=page.next))
 
 
 async def _look(call: Call[Any, Any]) -> dict[str, Job]:

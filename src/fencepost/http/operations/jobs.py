@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -11,12 +12,13 @@ from msgspec.structs import asdict
 
 from fencepost.actions.options import retry_choice
 from fencepost.actions.replies import no_result
+from fencepost.core.access.tokens import Principal
+from fencepost.core.bounds import LOOK_MAX
 from fencepost.core.encryption import readable
-from fencepost.core.filter import JobFilter, make_filter
+from fencepost.core.filter import JobQuery, is_oldest_first, make_query
 from fencepost.core.job.history import history as changes
 from fencepost.core.job.job import Job
 from fencepost.core.job.lifecycle import Edits, State
-from fencepost.core.tokens import Principal
 from fencepost.core.values.times import TEXT_LENGTH_MAX, parse_duration
 from fencepost.errors import JobNotFoundError
 from fencepost.http.operations.submit import created
@@ -29,6 +31,7 @@ from fencepost.http.scope import (
     queue_for,
     reasons,
     shown,
+    within_reach,
 )
 from fencepost.wire import control
 from fencepost.wire.bodies import body_of, check_json, shown_fields
@@ -37,40 +40,61 @@ from fencepost.wire.jobs import Accepted, JobSummary, JobView, WireJobPage, summ
 from fencepost.wire.terms import Duration
 
 
-@route("GET /v1/jobs", "Find jobs", WireJobPage, "invalid_job")
+@route("GET /v1/jobs", "Find jobs", WireJobPage, "invalid_job invalid_key")
 async def find_jobs(call: Call[Nothing, control.JobSearch]) -> Reply:
-    """Return a page of jobs, newest first."""
-    query = call.query
-    filter = filter_of(call.principal, query, dict(_tag(text) for text in query.tag))
-    page = await call.run(call.actions.jobs.find(filter, query.after, query.limit))
-    jobs = await shown(call, page.jobs)
-    return Reply(WireJobPage(jobs=[_summary(call.principal, job) for job in jobs], next=page.next))
-
-
-@route("GET /v1/jobs/count", "Count jobs", control.JobCount, "invalid_job")
-async def count_jobs(call: Call[Nothing, control.CountQuery]) -> Reply:
-    """Return how many jobs there are, from counters: no job is read."""
-    query = call.query
-    queue = queue_for(call.principal, query.queue)
-    filter = make_filter(state=query.state or None, type=query.type, queue=queue)
-    return Reply(control.JobCount(await call.run(call.actions.jobs.count(filter))))
-
-
-def filter_of(
-    principal: Principal, query: control.JobConditions, tags: dict[str, str]
-) -> JobFilter:
-    """Return the filter that *query* describes, within the queues that the token may use."""
-    return make_filter(
-        state=query.state or None,
-        type=query.type,
-        queue=queue_for(principal, query.queue),
-        tags=tags,
-        correlation_id=query.correlation_id,
-        flow=query.flow,
-        id_prefix=query.id_prefix,
-        created_after=query.created_after,
-        created_before=query.created_before,
+    """Return a page of jobs, newest first unless the oldest are asked for first."""
+    asked = call.query
+    page = await call.run(
+        call.actions.jobs.find(
+            searched(call.principal, asked),
+            asked.after,
+            asked.limit,
+            is_oldest_first=is_oldest_first(asked.order),
+        )
     )
+    jobs = [_summary(call.principal, job) for job in await shown(call, page.jobs)]
+    return Reply(
+        WireJobPage(jobs=jobs, next=page.next, looked=page.looked, unreadable=page.unreadable)
+    )
+
+
+@route("GET /v1/jobs/count", "Count jobs", control.JobCount, "invalid_job invalid_key")
+async def count_jobs(call: Call[Nothing, control.CountQuery]) -> Reply:
+    """Return how many jobs there are: by state, type and queue from counters, else up to 10,000."""
+    query = searched(call.principal, call.query)
+    found = await call.run(call.actions.jobs.count(query, at_most=LOOK_MAX))
+    return Reply(control.JobCount(found.count, not found.is_exact, found.looked, found.unreadable))
+
+
+def searched(principal: Principal, query: control.CountQuery) -> JobQuery:
+    """Return what a query string describes, within the queues that the token may use."""
+    priorities = [int(each) if each.isdecimal() else each for each in query.priority]
+    return query_of(principal, query, dict(_tag(text) for text in query.tag), priorities)
+
+
+def query_of(
+    principal: Principal,
+    given: control.JobConditions,
+    tags: dict[str, str],
+    priorities: Sequence[int | str],
+) -> JobQuery:
+    """Return what conditions describe, within the queues that the token may use."""
+    query = make_query(
+        state=given.state or None,
+        type=given.type,
+        queue=queue_for(principal, given.queue),
+        tags=tags,
+        correlation_id=given.correlation_id,
+        flow=given.flow,
+        id_prefix=given.id_prefix,
+        created_after=given.created_after,
+        created_before=given.created_before,
+        priority=cast(Sequence[int], priorities) or None,
+        key=given.key,
+        error=given.error,
+        where=given.where,
+    )
+    return within_reach(principal, query)
 
 
 def _tag(text: str) -> tuple[str, str]:

@@ -1,21 +1,24 @@
-"""Dead letters: listed, grouped by what they died of, and replayed by conditions."""
+"""Dead letters: listed, grouped by what they died of, replayed and discarded by conditions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from fencepost.core.audit import conditions_of
+from fencepost.core.access.audit import conditions_of
+from fencepost.core.bounds import PAGE_MAX
 from fencepost.core.encryption import readable
 from fencepost.core.filter import FOUND_LETTERS, encode_cursor, make_filter, make_page
 from fencepost.core.fingerprints import LetterMark, grouped
 from fencepost.core.job.job import Body, DeadLetter, Job
 from fencepost.core.job.lifecycle import DEAD
 from fencepost.core.values.times import check_instant
+from fencepost.errors import InvalidJobError
 from fencepost.http.operations.bulk import check_expected, check_ids
 from fencepost.http.request.call import Call, Nothing, Reply
 from fencepost.http.request.route import action, route
 from fencepost.http.scope import check_queue_allowed, shown
+from fencepost.store.interface.control import Discarded
 from fencepost.wire import control
 from fencepost.wire.attention import Groups
 from fencepost.wire.bodies import check_json
@@ -138,3 +141,33 @@ def _named(marks: Iterable[LetterMark], body: control.ReplayAll) -> list[str]:
     asked = None if body.ids is None else {each.lower() for each in body.ids}
     ids = [mark.job_id for mark in marks if asked is None or mark.job_id in asked]
     return ids[: body.limit]
+
+
+@action(
+    "POST /v1/dead-letters/discard",
+    "dead_letters.discard",
+    "Discard every dead letter that meets conditions",
+    control.WireDiscarded,
+    "invalid_job state_conflict",
+)
+async def discard_dead_letters(call: Call[control.DiscardAll, Nothing]) -> Reply:
+    """Take every dead letter that meets the conditions off the list; their jobs are kept."""
+    body, store = call.body, call.session.store
+    call.detail["conditions"] = conditions_of(body, without=["dry_run"])
+    if body.dry_run:
+        call.detail["dry_run"] = True
+    if body.type is None and not body.is_looked_up:
+        raise InvalidJobError("give at least one condition: all would be discarded")
+    call.api.letters.forget()  # what is counted here must be what is discarded
+    ids = [mark.job_id for mark in await _selected(call, body, body.group)]
+    check_expected(len(ids), body.expected)
+    count = len(ids)
+    if not body.dry_run:
+        count = 0
+        for start in range(0, len(ids), PAGE_MAX):
+            some = ids[start : start + PAGE_MAX]
+            replies = await store.run_async(store.control.discard(some))
+            count += sum(isinstance(reply, Discarded) for reply in replies)
+        call.api.letters.forget()
+    call.detail["count"] = count
+    return Reply(control.WireDiscarded(count, dry_run=body.dry_run))

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+from fencepost.actions.local.queues import pauses
 from fencepost.core.values.names import check_queue, check_type
 from fencepost.http.operations.submit import created
 from fencepost.http.request.call import Call, Nothing, Reply, afterwards
 from fencepost.http.request.route import action, route, store_action, store_route
 from fencepost.http.scope import check_queue_allowed
-from fencepost.store.interface.crons import CronView
-from fencepost.store.interface.overview import QueueView, TypeView
+from fencepost.store.interface.records.crons import CronView
+from fencepost.store.interface.records.overview import QueueView, TypeView
 from fencepost.wire.bodies import shown_as
 from fencepost.wire.jobs import Accepted
 from fencepost.wire.overview import (
     AppLimit,
+    CronRuns,
     Crons,
     LimitBody,
+    Pauses,
     Queues,
+    RunsQuery,
     Ticks,
     TicksQuery,
     Types,
@@ -42,8 +46,9 @@ async def list_types(call: Call[Nothing, Nothing]) -> Reply:
 
 @store_route("GET /v1/workers", "List the workers", Workers)
 async def list_workers(call: Call[Nothing, Nothing]) -> Reply:
-    """Return the workers heard from within the last minute."""
-    return Reply(Workers(await call.run(call.actions.workers())))
+    """Return the workers heard from within the last minute, and the last that are gone."""
+    workers = await call.run(call.actions.workers())
+    return Reply(Workers(workers, await call.run(call.actions.gone_workers())))
 
 
 @action("POST /v1/queues/{name}/pause", "queue.pause", "Pause a queue", QueueView)
@@ -147,6 +152,19 @@ async def next_ticks(call: Call[Nothing, TicksQuery]) -> Reply:
     """Return the next times at which a cron ticks, paused or not."""
     ticks = call.actions.crons.next(call.path["name"], call.query.count)
     return Reply(Ticks(await call.run(ticks)))
+
+
+@store_route("GET /v1/crons/{name}/runs", "See the last runs of a cron", CronRuns)
+async def list_runs(call: Call[Nothing, RunsQuery]) -> Reply:
+    """Return the newest jobs of a cron, of its ticks and of `run`, as long as they are kept."""
+    runs = call.actions.crons.runs(call.path["name"], call.query.limit)
+    return Reply(CronRuns(await call.run(runs)))
+
+
+@route("GET /v1/pauses", "See what is paused, and by whom", Pauses)
+async def list_pauses(call: Call[Nothing, Nothing]) -> Reply:
+    """Return what is paused; a token for some queues sees these alone."""
+    return Reply(Pauses(await call.run(pauses(call.session, call.principal.queues))))
 
 
 @store_action("POST /v1/crons/{name}/pause", "cron.pause", "Pause a cron", None)

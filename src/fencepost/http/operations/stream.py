@@ -14,9 +14,10 @@ from typing import Any
 
 import msgspec
 
-from fencepost.core.bounds import PAGE_MAX, POLL_INTERVAL, TOKEN_RECHECK_SECONDS
+from fencepost.core.access.bounds import TOKEN_RECHECK_SECONDS
+from fencepost.core.bounds import PAGE_MAX, POLL_INTERVAL
 from fencepost.core.filter import ENDS, decode_cursor, encode_cursor, parse_states
-from fencepost.core.statistics import FIRST, EndedJob, Follower
+from fencepost.core.stats.statistics import FIRST, EndedJob, Follower
 from fencepost.core.values.times import check_instant
 from fencepost.errors import FencepostError, StoreError
 from fencepost.http.request.call import Call, Nothing, Streamed

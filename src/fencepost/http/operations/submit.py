@@ -13,13 +13,13 @@ from fencepost.actions.local.steps import stored as stored_job
 from fencepost.actions.options import Options, UsingOptions, check_bulk, merge, new_job
 from fencepost.actions.replies import KnownJob
 from fencepost.actions.session import Session
+from fencepost.core.access.tokens import Principal
 from fencepost.core.flows.dependencies import check_breadth
 from fencepost.core.job.idempotency import OnDuplicate, check_foreign_key
 from fencepost.core.job.job import Body, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Retry
 from fencepost.core.job.task import ForeignTask, Task
-from fencepost.core.tokens import Principal
 from fencepost.core.values.names import RESERVED_TYPES, check_own_type
 from fencepost.core.values.payload import check_size
 from fencepost.errors import (

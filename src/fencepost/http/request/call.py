@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from fencepost.core.bounds import TOKEN_RECHECK_SECONDS
+from fencepost.core.access.bounds import TOKEN_RECHECK_SECONDS
 from fencepost.errors import FencepostError, StoreUnavailableError, UnknownOutcomeError
 from fencepost.wire.bounds import HTTP_BODY_ASIDE
 
 if TYPE_CHECKING:
     from fencepost.actions.backend import Script
     from fencepost.actions.session import LocalActions, Session
-    from fencepost.core.tokens import Principal
+    from fencepost.core.access.tokens import Principal
     from fencepost.http.api import Api
 
 B = TypeVar("B")

@@ -11,9 +11,9 @@ import msgspec
 from msgspec.structs import replace
 
 from fencepost.actions.local.access import begin
-from fencepost.core.audit import Action, bounded, make_action
-from fencepost.core.bounds import TOKEN_RECHECK_SECONDS
-from fencepost.core.tokens import Principal, Role
+from fencepost.core.access.audit import Action, bounded, make_action
+from fencepost.core.access.bounds import TOKEN_RECHECK_SECONDS
+from fencepost.core.access.tokens import Principal, Role
 from fencepost.core.values.names import id_text
 from fencepost.errors import (
     FencepostError,

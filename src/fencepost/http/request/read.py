@@ -6,12 +6,12 @@ import asyncio
 import re
 from codecs import getincrementaldecoder
 from collections.abc import Callable
-from typing import Any, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 from urllib.parse import parse_qsl
 
 import msgspec
 
-from fencepost.core.bounds import REQUEST_ID_LENGTH_MAX
+from fencepost.core.access.bounds import REQUEST_ID_LENGTH_MAX
 from fencepost.core.display import shortened, shown
 from fencepost.generators import Returned, begin, rest_of
 from fencepost.http.request.problems import HttpError
@@ -299,6 +299,8 @@ class QueryReader:
 
 
 def _is_list(kind: Any) -> bool:
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
     return get_origin(kind) is list
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_type_hints
 
 import msgspec
 
-from fencepost.core.tokens import Role
+from fencepost.core.access.tokens import Role
 from fencepost.http.request.call import Nothing, Operation
 from fencepost.wire.bounds import HTTP_BATCH_BYTES_MAX, HTTP_BODY_MAX
 from fencepost.wire.leases import LeaseReplies, LeaseReply
@@ -86,6 +86,7 @@ _NAME_REFUSED = {
     "flows": "flow_not_found invalid_job",
     "jobs": "job_not_found",
     "queues": "invalid_job",
+    "replays": "replay_not_found",
     "types": "invalid_job",
 }
 """Codes of problems with the id or the name in a path, by subject."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -10,6 +11,7 @@ import msgspec
 from fencepost.core.job.job import Body, Job
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Priority
+from fencepost.core.job.replays import BulkReplay, counted
 from fencepost.store.interface.facet import Facet, operation
 from fencepost.store.interface.queue import Duplicate, Moved
 from fencepost.store.plan import Effect, Operation, Wakes
@@ -151,3 +153,57 @@ class ControlFacet(Facet, abstract=True):
     @operation(Effect.WRITE, has_content=False)
     def discard(self, job_ids: Sequence[str]) -> Operation[list[DiscardReply]]:
         """Take dead letters off the list without running them."""
+
+
+class ReplayList(msgspec.Struct, frozen=True):
+    """The replays that are kept, the newest first, and the store's time."""
+
+    now: datetime
+    replays: list[BulkReplay]
+
+
+class Advanced(msgspec.Struct, frozen=True):
+    """A replay as it is kept now, and what became of each dead letter."""
+
+    replay: BulkReplay
+    replies: list[ReplayReply]
+
+
+_SKIPPED: dict[type, str] = {
+    NotFound: "gone",
+    Duplicate: "duplicate",
+    Conflict: "dependency",
+    Sealed: "sealed",
+}
+
+
+def advanced(replay: BulkReplay, replies: Sequence[ReplayReply]) -> Advanced:
+    """Return *replay* with what became of a batch of it."""
+    fresh = [reply.job_id for reply in replies if isinstance(reply, Replayed)]
+    reasons = Counter(_SKIPPED[type(each)] for each in replies if not isinstance(each, Replayed))
+    return Advanced(counted(replay, fresh, reasons), list(replies))
+
+
+class ReplaysFacet(Facet, abstract=True):
+    """Replays of many dead letters; ``core/job/replays.py`` decides how they go on."""
+
+    @operation(Effect.WRITE, has_content=True, name="start_replay")
+    def start(self, replay: BulkReplay) -> Operation[BulkReplay]:
+        """Keep a replay, which starts now, unless it is there; return it as it is kept.
+
+        Raises StateConflictError if too many are under way.
+        """
+
+    @operation(Effect.READ, has_content=True, name="replays")
+    def list(self) -> Operation[ReplayList]:
+        """Return every replay that is kept."""
+
+    @operation(Effect.WRITE, has_content=True, wakes=Wakes.READY, name="advance_replay")
+    def advance(
+        self, replay: BulkReplay, requests: Sequence[Replay] = ()
+    ) -> Operation[Advanced | None]:
+        """Replay dead letters and keep what became of them, both or neither.
+
+        *replay* is the one that is kept, changed, with the next version. Returns None, and does
+        nothing, if there is no such replay or if it has another version by now.
+        """

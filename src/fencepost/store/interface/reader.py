@@ -14,7 +14,7 @@ from fencepost.store.plan import Effect, Operation
 
 
 class JobPage(msgspec.Struct, frozen=True):
-    """Jobs, newest first, and the position of the last; None when there are no more."""
+    """Jobs, in the order asked for, and the position of the last; None when there are no more."""
 
     jobs: list[Job]
     next: int | None = None
@@ -42,11 +42,11 @@ class ReaderFacet(Facet, abstract=True):
 
     @operation(Effect.READ, has_content=True)
     def find(self, filter: JobFilter, page: PageRequest) -> Operation[JobPage]:
-        """Return a page of the jobs that *filter* selects, newest first."""
+        """Return a page of the jobs that *filter* selects, newest first unless *page* says so."""
 
     @operation(Effect.READ, has_content=False, is_long=True)
-    def count(self, filter: JobFilter) -> Operation[int]:
-        """Count the jobs that *filter* selects."""
+    def count(self, filter: JobFilter, at_most: int | None = None) -> Operation[int]:
+        """Count the jobs that *filter* selects; stop at *at_most*, unless counters answer."""
 
     @operation(Effect.READ, has_content=True)
     def attempts(self, job_id: str) -> Operation[list[Attempt] | None]:

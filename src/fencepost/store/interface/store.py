@@ -21,19 +21,19 @@ from fencepost.core.encryption import KeyRing
 from fencepost.core.filter import JOBS, Listing
 from fencepost.core.job.job import NewJob
 from fencepost.errors import ForkedStoreError, StoreUnavailableError
-from fencepost.store.interface.access import AccessFacet, AuditFacet
-from fencepost.store.interface.cluster import ClusterFacet
-from fencepost.store.interface.control import ControlFacet
-from fencepost.store.interface.crons import CronsFacet
-from fencepost.store.interface.events import EventsFacet
+from fencepost.store.interface.control import ControlFacet, ReplaysFacet
 from fencepost.store.interface.joins import JoinsFacet, joins_nothing
-from fencepost.store.interface.overview import OverviewFacet
 from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.reader import ReaderFacet
-from fencepost.store.interface.refusals import RefusalsFacet
-from fencepost.store.interface.series import SeriesFacet
+from fencepost.store.interface.records.access import AccessFacet, AuditFacet
+from fencepost.store.interface.records.cluster import ClusterFacet
+from fencepost.store.interface.records.crons import CronsFacet
+from fencepost.store.interface.records.events import EventsFacet
+from fencepost.store.interface.records.overview import OverviewFacet
+from fencepost.store.interface.records.refusals import RefusalsFacet
+from fencepost.store.interface.records.series import SeriesFacet
+from fencepost.store.interface.records.transfer import TransferFacet
 from fencepost.store.interface.settings import SettingsFacet
-from fencepost.store.interface.transfer import TransferFacet
 from fencepost.store.interface.upkeep import UpkeepFacet
 from fencepost.store.plan import Operation
 
@@ -67,6 +67,7 @@ class Facets:
 
     queue: QueueFacet
     control: ControlFacet
+    replays: ReplaysFacet
     reader: ReaderFacet
     settings: SettingsFacet
     upkeep: UpkeepFacet

@@ -16,7 +16,7 @@ from fencepost.clock import Clock
 from fencepost.errors import ForkedStoreError, StoreUnavailableError
 from fencepost.store.chores import Chores
 from fencepost.store.interface.joins import JoinsFacet, NoJoins
-from fencepost.store.interface.overview import Finding
+from fencepost.store.interface.records.overview import Finding
 from fencepost.store.interface.store import Listener, Store, Topic
 from fencepost.store.notify import Listeners, topics_of
 from fencepost.store.plan import Effect, Operation

@@ -5,23 +5,24 @@ In a class body, a name such as ``claim`` is the module until the operation of t
 
 from __future__ import annotations
 
-from fencepost.store.interface.access import AccessFacet, AuditFacet
-from fencepost.store.interface.cluster import ClusterFacet
-from fencepost.store.interface.control import ControlFacet
-from fencepost.store.interface.crons import CronsFacet
-from fencepost.store.interface.events import EventsFacet
+from fencepost.store.interface.control import ControlFacet, ReplaysFacet
 from fencepost.store.interface.facet import Binder, BoundFacet
 from fencepost.store.interface.joins import JoinsFacet
-from fencepost.store.interface.overview import OverviewFacet
 from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.reader import ReaderFacet
-from fencepost.store.interface.refusals import RefusalsFacet
-from fencepost.store.interface.series import SeriesFacet
+from fencepost.store.interface.records.access import AccessFacet, AuditFacet
+from fencepost.store.interface.records.cluster import ClusterFacet
+from fencepost.store.interface.records.crons import CronsFacet
+from fencepost.store.interface.records.events import EventsFacet
+from fencepost.store.interface.records.overview import OverviewFacet
+from fencepost.store.interface.records.refusals import RefusalsFacet
+from fencepost.store.interface.records.series import SeriesFacet
+from fencepost.store.interface.records.transfer import TransferFacet
 from fencepost.store.interface.settings import SettingsFacet
 from fencepost.store.interface.store import Facets
-from fencepost.store.interface.transfer import TransferFacet
 from fencepost.store.interface.upkeep import UpkeepFacet
 from fencepost.store.postgres.flows import spawn
+from fencepost.store.postgres.flows.listing import FLOWS
 from fencepost.store.postgres.jobs import (
     claim,
     control,
@@ -45,6 +46,7 @@ from fencepost.store.postgres.records import (
     transfer,
 )
 from fencepost.store.postgres.records.refusals import REFUSALS
+from fencepost.store.postgres.records.replays import REPLAYS
 from fencepost.store.postgres.records.series import SERIES
 
 bound: Binder[Env] = Binder()
@@ -55,6 +57,7 @@ def facets(env: Env) -> Facets:
     return Facets(
         queue=PostgresQueue(env),
         control=PostgresControl(env),
+        replays=PostgresReplays(env),
         reader=PostgresReader(env),
         settings=PostgresSettings(env),
         upkeep=PostgresUpkeep(env),
@@ -86,6 +89,12 @@ class PostgresControl(BoundFacet[Env], ControlFacet):
     edit = bound(edit.edit)
     replay = bound(control.replay)
     discard = bound(control.discard)
+
+
+class PostgresReplays(BoundFacet[Env], ReplaysFacet):
+    start = bound(REPLAYS.start)
+    list = bound(REPLAYS.replays)
+    advance = bound(REPLAYS.advance)
 
 
 class PostgresReader(BoundFacet[Env], ReaderFacet):
@@ -144,6 +153,7 @@ class PostgresCluster(BoundFacet[Env], ClusterFacet):
     announce = bound(cluster.announce)
     retire = bound(cluster.CLUSTER.retire)
     workers = bound(cluster.CLUSTER.workers)
+    gone = bound(cluster.CLUSTER.gone)
     lead = bound(cluster.CLUSTER.lead)
     resign = bound(cluster.CLUSTER.resign)
 
@@ -152,6 +162,7 @@ class PostgresOverview(BoundFacet[Env], OverviewFacet):
     queues = bound(overview.OVERVIEW.queues)
     types = bound(overview.OVERVIEW.types)
     ended = bound(overview.ended)
+    flows = bound(FLOWS.flows)
     inspect = bound(doctor.inspect)
 
 

@@ -5,23 +5,23 @@ In a class, an operation hides the module of its name from the lines below it.
 
 from __future__ import annotations
 
-from fencepost.store.interface.access import AccessFacet, AuditFacet
-from fencepost.store.interface.cluster import ClusterFacet
-from fencepost.store.interface.control import ControlFacet
-from fencepost.store.interface.crons import CronsFacet
-from fencepost.store.interface.events import EventsFacet
+from fencepost.store.interface.control import ControlFacet, ReplaysFacet
 from fencepost.store.interface.facet import Binder, BoundFacet
 from fencepost.store.interface.joins import JoinsFacet
-from fencepost.store.interface.overview import OverviewFacet
 from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.reader import ReaderFacet
-from fencepost.store.interface.refusals import RefusalsFacet
-from fencepost.store.interface.series import SeriesFacet
+from fencepost.store.interface.records.access import AccessFacet, AuditFacet
+from fencepost.store.interface.records.cluster import ClusterFacet
+from fencepost.store.interface.records.crons import CronsFacet
+from fencepost.store.interface.records.events import EventsFacet
+from fencepost.store.interface.records.overview import OverviewFacet
+from fencepost.store.interface.records.refusals import RefusalsFacet
+from fencepost.store.interface.records.series import SeriesFacet
+from fencepost.store.interface.records.transfer import TransferFacet
 from fencepost.store.interface.settings import SettingsFacet
 from fencepost.store.interface.store import Facets
-from fencepost.store.interface.transfer import TransferFacet
 from fencepost.store.interface.upkeep import UpkeepFacet
-from fencepost.store.redis.flows import spawn
+from fencepost.store.redis.flows import listing, spawn
 from fencepost.store.redis.jobs import claim, control, edit, enqueue, read, search, settle, upkeep
 from fencepost.store.redis.jobs.catalog import Env
 from fencepost.store.redis.limits import rates
@@ -33,6 +33,7 @@ from fencepost.store.redis.records import (
     events,
     overview,
     refusals,
+    replays,
     series,
     sessions,
     settings,
@@ -47,6 +48,7 @@ def facets(env: Env, joins: JoinsFacet) -> Facets:
     return Facets(
         queue=RedisQueue(env),
         control=RedisControl(env),
+        replays=RedisReplays(env),
         reader=RedisReader(env),
         settings=RedisSettings(env),
         upkeep=RedisUpkeep(env),
@@ -78,6 +80,12 @@ class RedisControl(BoundFacet[Env], ControlFacet):
     edit = bound(edit.edit)
     replay = bound(control.replay)
     discard = bound(control.discard)
+
+
+class RedisReplays(BoundFacet[Env], ReplaysFacet):
+    start = bound(replays.start)
+    list = bound(replays.replays)
+    advance = bound(replays.advance)
 
 
 class RedisReader(BoundFacet[Env], ReaderFacet):
@@ -136,6 +144,7 @@ class RedisCluster(BoundFacet[Env], ClusterFacet):
     announce = bound(cluster.announce)
     retire = bound(cluster.retire)
     workers = bound(cluster.workers)
+    gone = bound(cluster.gone)
     lead = bound(cluster.lead)
     resign = bound(cluster.resign)
 
@@ -144,6 +153,7 @@ class RedisOverview(BoundFacet[Env], OverviewFacet):
     queues = bound(overview.queues)
     types = bound(overview.types)
     ended = bound(overview.ended)
+    flows = bound(listing.flows)
     inspect = bound(doctor.examine)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,13 +15,13 @@ from fencepost.store.chores import Chores
 from fencepost.store.interface.joins import NoJoins
 from fencepost.store.interface.store import Listener, Store, Topic
 from fencepost.store.notify import topics_of
-from fencepost.store.plan import Effect, Operation, Statement, Wakes
+from fencepost.store.plan import Effect, Operation, Plan, Statement, Wakes
 from fencepost.store.redis.documents.commit import Commit, StaleError, check_commit
 from fencepost.store.redis.documents.held import HeldJobs
 from fencepost.store.redis.engine.address import PREFIX, read_address
 from fencepost.store.redis.engine.connections import BARRIER, Connections, ServerPin
 from fencepost.store.redis.engine.errors import ServerChangedError
-from fencepost.store.redis.engine.gathering import Gathering
+from fencepost.store.redis.engine.group_commit import SubmissionGroup
 from fencepost.store.redis.engine.notification import Notifier
 from fencepost.store.redis.facets import facets
 from fencepost.store.redis.jobs.catalog import Catalog, Env, pack
@@ -45,6 +45,9 @@ class RedisStore(Store):
     What is given besides *url* replaces the options in it.
     """
 
+    before_commit: Callable[[Any], Plan[None]] | None = None
+    """See ``Env``."""
+
     def __init__(
         self,
         url: str,
@@ -60,12 +63,14 @@ class RedisStore(Store):
         self.clock = clock or SystemClock()
         self._connections = Connections(address, patience=patience)
         key_prefix = address.prefix.encode()
-        env = Env(self.clock, key_prefix, Catalog(), Chores(self.clock), HeldJobs())
+        env = Env(
+            self.clock, key_prefix, Catalog(), Chores(self.clock), HeldJobs(), self.before_commit
+        )
         super().__init__(facets(env, NoJoins(url)))
         self._env = env
         self._notifier = Notifier(self._connections, env)
-        self._gatherings: weakref.WeakKeyDictionary[
-            asyncio.AbstractEventLoop, Gathering[PlainJobs]
+        self._groups: weakref.WeakKeyDictionary[
+            asyncio.AbstractEventLoop, SubmissionGroup[PlainJobs]
         ] = weakref.WeakKeyDictionary()
 
     def run(self, operation: Operation[T]) -> T:
@@ -78,7 +83,7 @@ class RedisStore(Store):
         async def perform(step: _Step) -> Any:
             statement, pin = step
             if statement.sql == "enqueue" and pin is not None:
-                answer = await self._gathering().post(statement.params[0])
+                answer = await self._group().post(statement.params[0])
                 pin.is_confirmed = answer not in NOTHING  # waited for by the group
                 return answer
             return await self._connections.run_async(*_words(statement), pin=pin)
@@ -113,10 +118,10 @@ class RedisStore(Store):
             return result
         raise _busy(operation)
 
-    def _gathering(self) -> Gathering[PlainJobs]:
+    def _group(self) -> SubmissionGroup[PlainJobs]:
         """Return where submissions of this event loop meet."""
         loop = asyncio.get_running_loop()
-        found = self._gatherings.get(loop)
+        found = self._groups.get(loop)
         if found is None:
 
             async def send(batches: Sequence[PlainJobs]) -> Any:
@@ -124,7 +129,7 @@ class RedisStore(Store):
                 pin = ServerPin(Effect.WRITE)
                 return await self._connections.run_async("enqueue", *batch.words, pin=pin)
 
-            found = self._gatherings[loop] = Gathering(send)
+            found = self._groups[loop] = SubmissionGroup(send)
         return found
 
     def _news(self, attempt: _Attempt, operation: Operation[Any], result: Any) -> list[list[bytes]]:

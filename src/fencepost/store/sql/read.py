@@ -28,7 +28,6 @@ from fencepost.core.values.times import from_us, to_us
 from fencepost.store.interface.reader import DeadLetterPage, JobPage
 from fencepost.store.interface.settings import Scope
 from fencepost.store.plan import Plan, Row, Statement
-from fencepost.store.sql.cluster import ClusterPlans
 from fencepost.store.sql.codec import (
     BY_NUMBER,
     MODES,
@@ -41,6 +40,7 @@ from fencepost.store.sql.codec import (
     readable_tags,
 )
 from fencepost.store.sql.paging import pack, unpack
+from fencepost.store.sql.records.cluster import ClusterPlans
 from fencepost.store.sql.settings import SettingPlans
 
 OPEN_ATTEMPTS = {State.RUNNING: AttemptOutcome.RUNNING, State.COMPLETED: AttemptOutcome.SUCCEEDED}
@@ -118,11 +118,12 @@ class ReadPlans(NamedTuple, Generic[E]):
         return [queues.get(job_id.lower()) for job_id in job_ids]
 
     def find(self, env: E, filter: JobFilter, page: PageRequest) -> Plan[JobPage]:
-        """Return one page of the jobs that meet *filter*, newest first."""
+        """Return one page of the jobs that meet *filter*."""
         seqs = yield from self.search(filter, page)
         shown = seqs[: page.limit]
         params = (env.now, self.codec.encode_list(shown))
-        rows = (yield Statement(self.sql.show, params)) if shown else []
+        rows: Sequence[Row] = (yield Statement(self.sql.show, params)) if shown else []
+        rows = rows[::-1] if page.is_oldest_first else rows
         jobs = yield from self.decode(env, rows)
         positions = [row[SEQ] for row in rows]
         return JobPage(jobs, shown[-1] if len(seqs) > page.limit else None, positions)

@@ -5,23 +5,24 @@ In a class, an operation hides the module of its name from the lines below it.
 
 from __future__ import annotations
 
-from fencepost.store.interface.access import AccessFacet, AuditFacet
-from fencepost.store.interface.cluster import ClusterFacet
-from fencepost.store.interface.control import ControlFacet
-from fencepost.store.interface.crons import CronsFacet
-from fencepost.store.interface.events import EventsFacet
+from fencepost.store.interface.control import ControlFacet, ReplaysFacet
 from fencepost.store.interface.facet import Binder, BoundFacet
 from fencepost.store.interface.joins import JoinsFacet
-from fencepost.store.interface.overview import OverviewFacet
 from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.reader import ReaderFacet
-from fencepost.store.interface.refusals import RefusalsFacet
-from fencepost.store.interface.series import SeriesFacet
+from fencepost.store.interface.records.access import AccessFacet, AuditFacet
+from fencepost.store.interface.records.cluster import ClusterFacet
+from fencepost.store.interface.records.crons import CronsFacet
+from fencepost.store.interface.records.events import EventsFacet
+from fencepost.store.interface.records.overview import OverviewFacet
+from fencepost.store.interface.records.refusals import RefusalsFacet
+from fencepost.store.interface.records.series import SeriesFacet
+from fencepost.store.interface.records.transfer import TransferFacet
 from fencepost.store.interface.settings import SettingsFacet
 from fencepost.store.interface.store import Facets
-from fencepost.store.interface.transfer import TransferFacet
 from fencepost.store.interface.upkeep import UpkeepFacet
 from fencepost.store.sqlite.flows import enqueue, spawn
+from fencepost.store.sqlite.flows.listing import FLOWS
 from fencepost.store.sqlite.jobs import claim, control, edit, search, settle, upkeep
 from fencepost.store.sqlite.jobs.catalog import Env
 from fencepost.store.sqlite.jobs.read import READER, SETTINGS
@@ -30,6 +31,7 @@ from fencepost.store.sqlite.records import cluster, doctor, events, overview, tr
 from fencepost.store.sqlite.records.access import AUDIT, SESSIONS, TOKENS
 from fencepost.store.sqlite.records.crons import CRONS
 from fencepost.store.sqlite.records.refusals import REFUSALS
+from fencepost.store.sqlite.records.replays import REPLAYS
 from fencepost.store.sqlite.records.series import SERIES
 
 bound: Binder[Env] = Binder()
@@ -40,6 +42,7 @@ def facets(env: Env, reading: Env, joins: JoinsFacet) -> Facets:
     return Facets(
         queue=SqliteQueue(env, reading),
         control=SqliteControl(env, reading),
+        replays=SqliteReplays(env, reading),
         reader=SqliteReader(env, reading),
         settings=SqliteSettings(env, reading),
         upkeep=SqliteUpkeep(env, reading),
@@ -71,6 +74,12 @@ class SqliteControl(BoundFacet[Env], ControlFacet):
     edit = bound(edit.edit)
     replay = bound(control.replay)
     discard = bound(control.discard)
+
+
+class SqliteReplays(BoundFacet[Env], ReplaysFacet):
+    start = bound(REPLAYS.start)
+    list = bound(REPLAYS.replays)
+    advance = bound(REPLAYS.advance)
 
 
 class SqliteReader(BoundFacet[Env], ReaderFacet):
@@ -129,6 +138,7 @@ class SqliteCluster(BoundFacet[Env], ClusterFacet):
     announce = bound(cluster.announce)
     retire = bound(cluster.CLUSTER.retire)
     workers = bound(cluster.CLUSTER.workers)
+    gone = bound(cluster.CLUSTER.gone)
     lead = bound(cluster.CLUSTER.lead)
     resign = bound(cluster.CLUSTER.resign)
 
@@ -137,6 +147,7 @@ class SqliteOverview(BoundFacet[Env], OverviewFacet):
     queues = bound(overview.OVERVIEW.queues)
     types = bound(overview.OVERVIEW.types)
     ended = bound(overview.ended)
+    flows = bound(FLOWS.flows)
     inspect = bound(doctor.examine)
 
 

@@ -20,8 +20,8 @@ from fencepost.generators import drive
 from fencepost.observe import metrics
 from fencepost.observe.counters import OTHER
 from fencepost.observe.metrics import Metric, gauge
-from fencepost.store.interface.cluster import WorkerInfo
-from fencepost.store.interface.overview import QueueView, TypeView
+from fencepost.store.interface.records.cluster import WorkerInfo
+from fencepost.store.interface.records.overview import QueueView, TypeView
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
 

@@ -20,11 +20,14 @@ from fencepost.errors import DuplicateJobError
 from fencepost.observe import names
 from fencepost.observe.counters import Counters, Key, Lane, key_of
 from fencepost.observe.log import log, logger, write
-from fencepost.store.interface.access import AccessFacet, AuditFacet
-from fencepost.store.interface.cluster import ClusterFacet
-from fencepost.store.interface.control import ControlFacet, Discarded, Edited, Replayed
-from fencepost.store.interface.crons import CronsFacet, Fired
-from fencepost.store.interface.events import EventReply, EventsFacet
+from fencepost.store.interface.control import (
+    Advanced,
+    ControlFacet,
+    Discarded,
+    Edited,
+    Replayed,
+    ReplaysFacet,
+)
 from fencepost.store.interface.facet import Method
 from fencepost.store.interface.joins import JoinsFacet
 from fencepost.store.interface.queue import (
@@ -38,10 +41,14 @@ from fencepost.store.interface.queue import (
     Settled,
     Spawned,
 )
-from fencepost.store.interface.refusals import RefusalsFacet
-from fencepost.store.interface.series import SeriesFacet
+from fencepost.store.interface.records.access import AccessFacet, AuditFacet
+from fencepost.store.interface.records.cluster import ClusterFacet
+from fencepost.store.interface.records.crons import CronsFacet, Fired
+from fencepost.store.interface.records.events import EventReply, EventsFacet
+from fencepost.store.interface.records.refusals import RefusalsFacet
+from fencepost.store.interface.records.series import SeriesFacet
+from fencepost.store.interface.records.transfer import TransferFacet
 from fencepost.store.interface.settings import SettingsFacet
-from fencepost.store.interface.transfer import TransferFacet
 from fencepost.store.interface.upkeep import Pruned, UpkeepFacet
 from fencepost.store.plan import Operation
 
@@ -342,6 +349,13 @@ def _note_edit(counters: Counters, _: Operation[Any], result: Any) -> None:
             _note_followed(counters, reply.moved[1:])
 
 
+_note_replay = _note_done(names.JOB_REPLAYED, Replayed)
+
+
+def _note_advance(counters: Counters, operation: Operation[Any], result: Advanced | None) -> None:
+    _note_replay(counters, operation, () if result is None else result.replies)
+
+
 NOTES: dict[Method, Note] = {
     QueueFacet.enqueue: _note_enqueue,
     QueueFacet.claim: _note_claim,
@@ -352,8 +366,9 @@ NOTES: dict[Method, Note] = {
     ControlFacet.cancel: _note_done(names.JOB_CANCELLED, Moved),
     ControlFacet.edit: _note_edit,
     ControlFacet.retry: _note_done(names.JOB_REOPENED, Moved),
-    ControlFacet.replay: _note_done(names.JOB_REPLAYED, Replayed),
+    ControlFacet.replay: _note_replay,
     ControlFacet.discard: _note_done(names.JOB_DISCARDED, Discarded),
+    ReplaysFacet.advance: _note_advance,
     UpkeepFacet.recover: _note_recover,
     UpkeepFacet.promote: _note_promote,
     UpkeepFacet.expire: _note_expire,
@@ -367,6 +382,7 @@ NOTES: dict[Method, Note] = {
 
 COUNTED_ONLY: frozenset[Method] = frozenset(
     {
+        ReplaysFacet.start,
         SettingsFacet.pause,
         SettingsFacet.resume,
         SettingsFacet.limit,

@@ -43,10 +43,10 @@ def refused(operation: Operation[Any], result: Any) -> Sequence[NewRefusal]:
 
 def _refused(name: str, given: Sequence[Any], result: Any) -> Iterator[NewRefusal]:
     for each, reply in zip(given, result, strict=True):
-        # Of a job that is not there nothing is kept. That a job was cancelled is how a worker is
-        # told to stop: it has tried nothing.
-        is_told = name == "heartbeat" and getattr(reply, "state", None) is State.CANCELLED
-        if isinstance(reply, LeaseLost) and reply.state is not None and not is_told:
+        # Of a job that is not there nothing is kept. That a job was cancelled is how a worker
+        # learns that it should stop: it has tried nothing.
+        is_cancelled = name == "heartbeat" and getattr(reply, "state", None) is State.CANCELLED
+        if isinstance(reply, LeaseLost) and reply.state is not None and not is_cancelled:
             yield NewRefusal(reply.job_id, _name_of(name, each), _fence_of(each))
 
 

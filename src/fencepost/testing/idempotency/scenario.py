@@ -32,7 +32,6 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.task import Task
 from fencepost.core.values.payload import decode
 from fencepost.generators import delegate
-from fencepost.store.interface.events import EventReply
 from fencepost.store.interface.joins import JoinsFacet
 from fencepost.store.interface.queue import (
     ClaimRequest,
@@ -41,6 +40,7 @@ from fencepost.store.interface.queue import (
     QueueFacet,
     Spawned,
 )
+from fencepost.store.interface.records.events import EventReply
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Effect, Operation
 from fencepost.testing.clock import FakeClock

@@ -6,22 +6,19 @@ import asyncio
 import contextvars
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fencepost.core.bounds import INTERRUPT_GRACE, LOAD_MAX, THROW_AGAIN
 from fencepost.core.job.failure import classify
-from fencepost.core.job.hooks import Hooks
 from fencepost.core.job.job import Dependency
 from fencepost.core.job.outcome import Outcome, Released, decide, settlement_of
-from fencepost.core.job.task import Isolation, Task
+from fencepost.core.job.task import Isolation
 from fencepost.errors import StoreError
 from fencepost.observe import names
-from fencepost.observe.counters import Counters
 from fencepost.observe.log import jobs_logger, log_job, logger
-from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
 from fencepost.worker.backoff import Backoffs, StoreBackoff
 from fencepost.worker.children import Children
@@ -38,7 +35,7 @@ from fencepost.worker.run.slots import WorkerSlots
 from fencepost.worker.run.threads import Threads
 
 if TYPE_CHECKING:
-    from fencepost.observe.tracing import Tracing
+    from fencepost.worker.settings import WorkerSettings
     from fencepost.worker.shutdown import Shutdown
 
 
@@ -50,31 +47,26 @@ class HandlerExecutor:
 
     def __init__(
         self,
-        store: Store,
-        tasks: Mapping[str, Task],
+        settings: WorkerSettings,
         *,
-        counters: Counters,
         slots: WorkerSlots,
         settler: Settler,
         shutdown: Shutdown,
-        worker: str = "",
-        hooks: Hooks | None = None,
-        shared: Any = None,
-        tracing: Tracing | None = None,
-        owns_loop: bool = False,
-        max_rss: int | None = None,
+        shared: Any,
+        owns_loop: bool,
     ) -> None:
+        store, tasks, counters = settings.store, settings.tasks, settings.counters
         self.store = store
         self.clock = store.clock
         self.rng = store.clock.rng
         self.tasks = tasks
         self.counters = counters
-        self.tracing = tracing
+        self.tracing = settings.tracing
         self.slots = slots
         self.settler = settler
         self.shutdown = shutdown
-        self.worker = worker
-        self.hooks = hooks or Hooks()
+        self.worker = settings.worker
+        self.hooks = settings.hooks
         self.shared = shared
         """What the app's lifespan has yielded."""
         self.backoffs = Backoffs(tasks)
@@ -89,7 +81,7 @@ class HandlerExecutor:
         self._owns_loop = owns_loop
         self._loop = asyncio.get_running_loop()
         self.is_warm = asyncio.Event()
-        self._children = Children(store.url, counters, store.keys, max_rss=max_rss)
+        self._children = Children(store.url, counters, store.keys, max_rss=settings.max_rss)
         self._loader = Loader(self)
         self._batches = Batches(self)
         self._relay = Relay(store.clock, slots.reach)

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from redis.crc import key_slot
-from tests.servers.places import NoServerError
 from tests.servers.redis import RedisServer, eventually
 from tests.servers.redis_groups import RedisCluster
 from tests.store.redis.partitions.crew import PREFIX, QUEUES, Crew
@@ -26,16 +25,6 @@ from fencepost.errors import StoreError
 from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.redis.partitions.numbers import partition_of, prefix_of
 from fencepost.store.redis.partitions.store import PartitionedStore
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[RedisCluster]:
-    try:
-        made = RedisCluster()
-    except NoServerError as error:
-        pytest.skip(str(error))
-    with made:
-        yield made
 
 
 @pytest.fixture

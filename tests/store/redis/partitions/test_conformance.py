@@ -1,52 +1,28 @@
 """A store whose queues are in partitions passes the exam.
 
 Its queues are in different partitions, except in the tests of what holds within one (TOGETHER):
-there all queues are put into one. What it does not promise at all is in REFUSED and OTHERWISE.
+there all queues are put into one. What it does not promise at all is in OTHERWISE.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
 from conformance import *  # noqa: F403 - this is how a store author does it
 from conformance.harness import MakeStore
-from fencepost.errors import ConfigurationError
-from fencepost.store.interface.settings import Scope, SettingsFacet
 from fencepost.store.interface.store import Store
-from fencepost.store.plan import Operation
 from fencepost.store.redis.partitions import (
     arrivals,
     leases,
-    reader,
     records,
+    spawn,
     store,
     submit,
     transfer,
 )
 from fencepost.store.redis.partitions.store import PartitionedStore
+from fencepost.store.redis.partitions.views import reader
 from fencepost.testing.clock import FakeClock
-
-REFUSED = {
-    "test_a_cancelled_job_gives_its_slot_back",
-    "test_a_job_is_seen_in_its_surroundings",
-    "test_a_limit_can_be_changed_and_cleared",
-    "test_a_lost_worker_gives_its_slot_back",
-    "test_expired_leases_do_not_count_even_before_recovery",
-    "test_limits_and_rates_hold_together",
-    "test_no_claim_goes_on_in_line_beside_pauses_and_limits",
-    "test_no_claim_makes_more_than_w_jobs_run",
-    "test_pauses_and_limits_stay",
-    "test_sixteen_claimers_never_exceed_w",
-    "test_the_app_is_limited_over_all_queues",
-    "test_the_limit_of_the_app_has_no_name",
-    "test_the_tighter_of_both_limits_holds",
-    "test_turns_are_dealt_for_the_room_under_the_limit_of_the_app",
-    "test_weights_hold_for_the_room_under_the_limit_of_the_app",
-    "test_workers_that_run_freely_do_each_job_once",
-}
-"""They limit the whole app, which is refused: its jobs cannot be counted in one step."""
 
 OTHERWISE = {
     "test_whatever_breaks_off_leaves_neither_event_nor_jobs": (
@@ -54,6 +30,9 @@ OTHERWISE = {
     ),
     "test_jobs_up_to_the_position_are_not_looked_at": (
         "a position of a search has one of every partition; pruning has positions of its own"
+    ),
+    "test_expired_leases_do_not_count_even_before_recovery": (
+        "a claim that is given room asks its partition twice, and takes leases back each time"
     ),
 }
 
@@ -75,33 +54,12 @@ TOGETHER = {
     "test_queues_share_the_slots_of_a_key",
     "test_recovery_does_not_look_at_the_claimers_queues",
     "test_there_are_so_many_and_no_more",
+    "test_turns_are_dealt_for_the_room_under_the_limit_of_the_app",
+    "test_weights_hold_for_the_room_under_the_limit_of_the_app",
     "test_without_names_a_queue_with_nothing_to_give_has_no_turn",
     "test_without_names_all_queues_take_equal_turns",
 }
 """Keys, rates, lanes, and turns of queues that are not named hold within a partition."""
-
-
-class Examined(PartitionedStore):
-    """Leaves a test out as soon as it limits the whole app, if that was to be expected."""
-
-    def __init__(self, test: str, url: str, **options: Any) -> None:
-        super().__init__(url, **options)
-        self._test = test
-
-    def run(self, operation: Operation[Any]) -> Any:
-        self._look(operation)
-        return super().run(operation)
-
-    async def run_async(self, operation: Operation[Any]) -> Any:
-        self._look(operation)
-        return await super().run_async(operation)
-
-    def _look(self, operation: Operation[Any]) -> None:
-        is_limit = operation.is_a(SettingsFacet.limit) and self._test in REFUSED
-        if is_limit and operation.given[0] is Scope.APP and operation.given[2] is not None:
-            with pytest.raises(ConfigurationError, match="cannot be limited"):
-                super().run(operation)
-            pytest.skip("the whole app cannot be limited")
 
 
 @pytest.fixture
@@ -115,11 +73,11 @@ def make_store(
     if own in OTHERWISE:
         pytest.skip(OTHERWISE[own])
     if own in TOGETHER:
-        for module in (arrivals, leases, reader, records, store, submit, transfer):
+        for module in (arrivals, leases, reader, records, spawn, store, submit, transfer):
             monkeypatch.setattr(module, "partition_of", lambda queue: 7)
     url = f"{runtime_url}{'&' if '?' in runtime_url else '?'}partition=queue"
 
     def make(clock: FakeClock) -> Store:
-        return Examined(own, url, clock=clock, prefix=redis_prefix)
+        return PartitionedStore(url, clock=clock, prefix=redis_prefix)
 
     return make

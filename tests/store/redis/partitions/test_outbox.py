@@ -9,25 +9,33 @@ import pytest
 
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.flows.dependencies import Dependencies, Mode
-from fencepost.core.job.idempotency import Key
+from fencepost.core.flows.spawn import Numbers, keyed
+from fencepost.core.job.idempotency import Key, OnDuplicate
 from fencepost.core.job.job import Body, ClaimedJob, Job, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.core.job.policy import Priority
-from fencepost.errors import InvalidJobError, StoreUnavailableError, UnknownDependencyError
+from fencepost.errors import (
+    DependencyError,
+    DuplicateJobError,
+    InvalidJobError,
+    StoreUnavailableError,
+    UnknownDependencyError,
+)
 from fencepost.generators import drive
 from fencepost.store.interface.control import Edit, RetryRequest
-from fencepost.store.interface.queue import ClaimRequest, Spawn, Spawned
+from fencepost.store.interface.queue import ClaimRequest, Duplicate, LeaseLost, Spawn, Spawned
 from fencepost.store.interface.upkeep import PruneRequest
 from fencepost.store.plan import Operation, Plan
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env
 from fencepost.store.redis.partitions.hub import LOOK, WRITE, Hub
-from fencepost.store.redis.partitions.mirrors import apply, standing
 from fencepost.store.redis.partitions.numbers import OUTBOX, partition_of
-from fencepost.store.redis.partitions.outbox import (
+from fencepost.store.redis.partitions.outbox.entries import (
     COMMIT_WITHIN_US,
     INTENT,
+    NEWS,
+    NEWS_US,
     ORPHAN_US,
     REPORT,
     Part,
@@ -38,6 +46,8 @@ from fencepost.store.redis.partitions.outbox import (
     report_job,
     time_of,
 )
+from fencepost.store.redis.partitions.outbox.mirrors import apply, standing
+from fencepost.store.redis.partitions.spawn import _store as store_spawn
 from fencepost.store.redis.partitions.store import PartitionedStore
 from fencepost.store.redis.partitions.submit import SplitSubmission
 from fencepost.testing.clock import FakeClock
@@ -341,6 +351,100 @@ def test_priority_is_inherited_across_partitions(world: World) -> None:
     assert world.job(last).priority is Priority.CRITICAL
 
 
+def untold(world: World, queue: str, make: Callable[[Any], Operation[Any]]) -> None:
+    """Do something in a process that dies before it tells anyone."""
+    partition = world.hub.at(partition_of(queue))
+    partition.run(make(partition.control))
+
+
+def test_that_a_job_runs_again_is_told_by_the_next_one(world: World) -> None:
+    """News are stored by the commit that reopens the job."""
+    first, second = world.submit(A), world.submit(C)
+    last = world.submit(B, first, second, mode=Mode.ENDED)
+    world.run(world.store.control.cancel([first]))
+    untold(world, A, lambda control: control.retry([RetryRequest(first)]))
+    world.finish(C)
+    world.deliver()
+    assert world.state(last) is State.PENDING
+    world.finish(A)
+    assert world.state(last) is State.SCHEDULED
+
+
+def test_a_report_that_was_not_delivered_waits_for_the_next_end(world: World) -> None:
+    """Both the end and the reopening were told by nobody; what is spawned then is gathered."""
+    first, second = world.submit(A), world.submit(C)
+    after = Dependencies((first, second), Mode.ENDED, gathers=True)
+    new = NewJob(type="gatherer", queue=B, after=after)
+    (reply,) = world.run(world.store.queue.enqueue([new]))
+    untold(world, A, lambda control: control.cancel([first]))
+    untold(world, A, lambda control: control.retry([RetryRequest(first)]))
+    world.settle(spawn_child(world))
+    world.finish(C)
+    world.deliver()
+    assert world.state(reply.job_id) is State.PENDING
+    world.finish(A)
+    assert world.state(reply.job_id) is State.SCHEDULED
+
+
+def test_a_gatherer_waits_again_for_a_job_whose_children_it_knew(world: World) -> None:
+    """The job runs again; its revision alone decides, not the sum with those of its children."""
+    first, second = world.submit(A), world.submit(C)
+    after = Dependencies((first, second), Mode.ENDED, gathers=True)
+    new = NewJob(type="gatherer", queue=B, after=after)
+    (reply,) = world.run(world.store.queue.enqueue([new]))
+    spawn_child(world)
+    world.finish(A)
+    world.run(world.store.control.cancel([first]))
+    assert world.job(reply.job_id).waits.missing == 1  # type: ignore[union-attr]
+    world.run(world.store.control.retry([RetryRequest(first)]))
+    assert world.job(reply.job_id).waits.missing == 2  # type: ignore[union-attr]
+
+
+def test_a_new_priority_is_told_by_the_next_one(world: World) -> None:
+    """Also to jobs that wait for one which inherits it in its own partition."""
+    first = world.submit(A)
+    second = world.submit(A, first)
+    last = world.submit(B, second)
+    edit = Edit(first, priority=Priority.CRITICAL)
+    untold(world, A, lambda control: control.edit([edit]))
+    assert world.job(second).priority is Priority.CRITICAL
+    world.deliver()
+    assert world.job(last).priority is Priority.CRITICAL
+
+
+def test_a_job_that_was_being_stored_hears_the_news_in_the_end(world: World) -> None:
+    """Its process looked before, and stores it after the news were delivered."""
+    first, second = world.submit(A), world.submit(B)
+    world.run(world.store.control.cancel([first]))
+    (seen,) = world.ask(A, standing, [first], declaration=LOOK)
+    world.run(world.store.control.retry([RetryRequest(first)]))
+    after = Dependencies((first, second), Mode.ENDED)
+    part = Part(
+        number=partition_of(B),
+        jobs=[NewJob(type="late", queue=B, after=after)],
+        mirrors=[seen],
+    )
+    (reply,) = world.ask(B, put, part)
+    assert world.job(reply.job_id).waits.missing == 1  # type: ignore[union-attr]
+    assert [entry.state for entry in world.entries(A, NEWS)] == [State.DELAYED]
+    world.clock.advance(NEWS_US / 1e6)
+    world.deliver()
+    assert world.job(reply.job_id).waits.missing == 2  # type: ignore[union-attr]
+    assert not world.entries(A, NEWS)
+    world.finish(B)
+    world.finish(A)
+    assert world.state(reply.job_id) is State.SCHEDULED
+
+
+def test_news_are_told_while_no_more_jobs_are_accepted(world: World) -> None:
+    first, second = world.submit(A), world.submit(C)
+    last = world.submit(B, first, second, mode=Mode.ENDED)
+    world.run(world.store.control.cancel([first]))
+    world.run(world.store.transfer.accept_jobs(False))
+    world.run(world.store.control.retry([RetryRequest(first)]))
+    assert world.job(last).waits.missing == 2  # type: ignore[union-attr]
+
+
 def test_a_job_is_kept_until_those_that_wait_elsewhere_know_its_end(world: World) -> None:
     first = world.submit(A)
     last = world.submit(B, first)
@@ -418,13 +522,151 @@ def test_a_spawned_job_that_fails_ends_what_gathers_it_elsewhere(world: World) -
     assert world.job(gatherer).failure.failed_dependency == child.id  # type: ignore[union-attr]
 
 
-def test_a_job_spawns_nothing_into_another_partition(world: World) -> None:
+def far_child(queue: str, *on: str | int, **fields: Any) -> NewJob:
+    """Return a job that is always spawned under the same key."""
+    after = Dependencies(on) if on else None
+    return NewJob(type=f"of-{queue}", queue=queue, key=Key("k", None), after=after, **fields)
+
+
+def spawn(world: World, parent: ClaimedJob, *jobs: NewJob) -> Any:
+    (reply,) = world.run(world.store.queue.spawn([Spawn(parent.id, parent.lease.token, jobs)]))
+    return reply
+
+
+def test_what_is_spawned_into_another_partition_is_gathered_everywhere(world: World) -> None:
+    parent = world.submit(A)
+    gatherers = []
+    for queue in (A, B):
+        new = NewJob(
+            type=f"gather-{queue}", queue=queue, after=Dependencies((parent,), gathers=True)
+        )
+        (reply,) = world.run(world.store.queue.enqueue([new]))
+        gatherers.append(reply.job_id)
+    (claimed,) = world.claim(A)
+    replies = spawn(world, claimed, far_child(A), far_child(C), far_child(B, 1)).replies
+    near, far, farther = [each.job_id for each in replies]
+    states = [State.SCHEDULED, State.SCHEDULED, State.PENDING]
+    assert [each.state for each in replies] == states
+    assert [world.state(each) for each in (near, far, farther)] == states
+    world.settle(claimed)
+    for queue in (A, C, B):
+        assert {world.state(each) for each in gatherers} == {State.PENDING}
+        world.finish(queue)
+    assert {world.state(each) for each in gatherers} == {State.SCHEDULED}
+    (found,) = world.run(world.store.reader.dependencies([gatherers[0]]))
+    assert {each.job_id for each in found} == {parent, near, far, farther}
+
+
+def test_what_is_spawned_from_another_partition_is_gathered_too(world: World) -> None:
+    """Children of children, each in a partition of its own."""
+    _, gatherer = gathering_flow(world)
+    (claimed,) = world.claim(A)
+    spawn(world, claimed, far_child(C))
+    world.settle(claimed)
+    (middle,) = world.claim(C)
+    spawn(world, middle, far_child(A))
+    world.settle(middle)
+    assert world.state(gatherer) is State.PENDING
+    world.finish(A)
+    assert world.state(gatherer) is State.SCHEDULED
+
+
+def test_a_stale_lease_spawns_nothing_elsewhere(world: World) -> None:
+    world.submit(A)
+    world.submit(B)
+    (claimed,) = world.claim(A)
+    world.clock.advance(3600)
+    assert isinstance(spawn(world, claimed, far_child(B)), LeaseLost)
+    part = Part(number=partition_of(B), jobs=[far_child(B)])
+    request = Spawn(claimed.id, claimed.lease.token, (far_child(B),))
+    now = world.ask(A, time_of, declaration=LOOK)
+    own = Part(number=partition_of(A))
+    late = world.ask(A, store_spawn, request, own, [part], [], now + COMMIT_WITHIN_US, True)
+    assert isinstance(late.lost, LeaseLost)
+    world.deliver()
+    assert not world.entries(A, INTENT)
+    assert world.run(world.store.reader.count(JobFilter(type="of-b"))) == 0
+
+
+def test_a_later_attempt_finds_what_was_spawned_elsewhere(world: World) -> None:
+    """Also if it is still on its way; who gathers waits for it once."""
+    _, gatherer = gathering_flow(world)
+    (claimed,) = world.claim(A)
+    (first,) = spawn(world, claimed, far_child(C)).replies
+    (again,) = spawn(world, claimed, far_child(C)).replies
+    assert isinstance(again, Duplicate)
+    assert again.job_id == first.job_id
+    world.settle(claimed)
+    assert world.run(world.store.reader.count(JobFilter(type="of-c"))) == 1
+    world.finish(C)
+    assert world.state(gatherer) is State.SCHEDULED
+
+
+def test_a_key_that_is_held_elsewhere_refuses_a_spawn_that_asks_for_it(world: World) -> None:
+    """Nothing of the spawn is stored, neither here nor there."""
+    key = Key("mine", None, OnDuplicate.REJECT)
+    world.submit(A)
+    world.submit(C, key=key)
+    (claimed,) = world.claim(A)
+    here = NewJob(type="here", queue=A)
+    there = NewJob(type=f"t-{C}", queue=C, key=key)
+    with pytest.raises(DuplicateJobError):
+        spawn(world, claimed, here, there)
+    assert world.run(world.store.reader.count(JobFilter(type="here"))) == 0
+    assert world.run(world.store.reader.count(JobFilter(queue=C))) == 1
+
+
+def test_a_spawn_of_one_who_died_is_delivered_and_found(world: World) -> None:
+    """The intent is stored with the parent's write; the next attempt has the same child."""
+    _, gatherer = gathering_flow(world)
+    world.submit(C)
+    (claimed,) = world.claim(A)
+    request = Spawn(claimed.id, claimed.lease.token, (far_child(C),))
+    now = world.ask(A, time_of, declaration=LOOK)
+    part = Part(number=partition_of(C), jobs=[far_child(C)])
+    own = Part(number=partition_of(A))
+    world.ask(A, store_spawn, request, own, [part], [], now + COMMIT_WITHIN_US, True)
+    assert world.run(world.store.reader.count(JobFilter(type="of-c"))) == 0
+    (reply,) = spawn(world, claimed, far_child(C)).replies
+    assert isinstance(reply, Duplicate)
+    world.settle(claimed)
+    world.finish(C)
+    assert world.state(gatherer) is State.PENDING
+    world.finish(C)
+    assert world.state(gatherer) is State.SCHEDULED
+
+
+def test_what_fails_elsewhere_ends_what_gathers_it(world: World) -> None:
+    _, gatherer = gathering_flow(world)
+    (claimed,) = world.claim(A)
+    (child,) = spawn(world, claimed, far_child(C)).replies
+    world.settle(claimed)
+    world.run(world.store.control.cancel([child.job_id]))
+    assert world.state(gatherer) is State.CANCELLED
+    assert world.job(gatherer).failure.failed_dependency == child.job_id  # type: ignore[union-attr]
+
+
+def test_what_is_spawned_elsewhere_waits_for_nobody_who_gathers(world: World) -> None:
+    """They could wait for each other, which no single partition can tell (S1-65)."""
+    _, gatherer = gathering_flow(world)
+    behind = world.submit(C, gatherer)
+    (claimed,) = world.claim(A)
+    for on in (gatherer, behind):
+        with pytest.raises(DependencyError, match="may itself wait"):
+            spawn(world, claimed, far_child(C, on))
+    assert world.run(world.store.reader.count(JobFilter(type="of-c"))) == 0
+
+
+def test_one_type_is_spawned_into_queues_of_several_partitions(world: World) -> None:
+    """Keys that a worker gives them name the queue, and bind the type to no partition."""
     world.submit(A)
     (claimed,) = world.claim(A)
-    child = NewJob(type="child", queue=B, key=Key("k", None))
-    with pytest.raises(InvalidJobError, match="of its own partition"):
-        world.run(world.store.queue.spawn([Spawn(claimed.id, claimed.lease.token, (child,))]))
-    assert world.run(world.store.reader.count(JobFilter())) == 1
+    new = [NewJob(type="part", queue=queue) for queue in (A, B, C)]
+    reply = spawn(world, claimed, *keyed(claimed, new, Numbers()).jobs)
+    assert [each.state for each in reply.replies] == [State.SCHEDULED] * 3
+    again = spawn(world, claimed, *keyed(claimed, new, Numbers()).jobs)
+    assert {type(each) for each in again.replies} == {Duplicate}
+    assert [each.job_id for each in again.replies] == [each.job_id for each in reply.replies]
 
 
 def test_an_entry_that_cannot_be_read_hinders_nobody(world: World) -> None:

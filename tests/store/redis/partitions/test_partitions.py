@@ -41,8 +41,8 @@ from fencepost.store.redis.partitions.numbers import (
     stamped,
     token_of,
 )
-from fencepost.store.redis.partitions.pages import pack_positions, unpack_positions
 from fencepost.store.redis.partitions.store import PartitionedStore
+from fencepost.store.redis.partitions.views.pages import pack_positions, unpack_positions
 from fencepost.store.redis.store import RedisStore
 
 QUEUES = [f"q{number}" for number in range(8)]
@@ -135,13 +135,6 @@ def test_without_it_nothing_is_spread(redis_url: str, redis_prefix: str) -> None
 
 
 # What is refused.
-
-
-def test_the_whole_app_cannot_be_limited(store: PartitionedStore) -> None:
-    with pytest.raises(ConfigurationError, match="limit its queues"):
-        store.run(store.settings.limit(Scope.APP, "", 5))
-    store.run(store.settings.limit(Scope.APP, "", None))
-    assert store.run(store.settings.app_limit()) is None
 
 
 def test_a_type_with_keys_is_in_one_partition(store: PartitionedStore) -> None:

@@ -1,22 +1,23 @@
 // The workbench: dead letters by what is common to them, the trace, and a replay at a rate.
 
 import { useEffect, useState } from "preact/hooks";
+import { request } from "../../api/client";
 import { useQuery } from "../../api/query";
-import type { DeadLetter, DeadLetterPage, Group, Groups, JobView } from "../../api/types";
+import type { DeadLetter, DeadLetterPage, Discarded, Group, Groups, JobView } from "../../api/types";
 import { Act, Empty, Gauge, JobLink, Link, Loading, Panel, Pill, Problem, Stale, Time } from "../../parts/basics";
 import { ask } from "../../parts/dialog";
 import { JsonTree } from "../../parts/json-tree";
 import { Page } from "../../parts/shell";
 import { Bars } from "../../parts/spark";
-import { count, duration, many, percent } from "../../pure/format";
+import { count, many, percent } from "../../pure/format";
 import { common, isOf } from "../../pure/groups";
 import { field, type Json, parseExact } from "../../pure/json";
 import { className } from "../../pure/trace";
-import { locked } from "../../state/actions";
+import { act, locked, refusalText } from "../../state/actions";
 import { params } from "../../state/route";
 import { say } from "../../state/toast";
 import { FailureView } from "../job/attempts";
-import { end, hold, lettersOf, run, start } from "./replay";
+import { ReplayPanel, ReplaysPanel } from "./replays";
 
 const LETTERS = 200;
 
@@ -37,7 +38,7 @@ export function DeadLetters() {
   return (
     <Page title="Dead letters">
       <Stale error={letters.error} at={letters.at} />
-      <RunPanel />
+      <ReplaysPanel />
       {groups && !groups.length ? (
         <section class="panel"><Empty title="No dead letters">What runs out of attempts will stand here until somebody replays or discards it.</Empty></section>
       ) : (
@@ -47,7 +48,7 @@ export function DeadLetters() {
               : letters.error ? <Problem error={letters.error} /> : <Loading rows={5} />}
             {groups && <div class="foot">By type, error and first own frame</div>}
           </Panel>
-          {chosen && <GroupView key={chosen.id} group={chosen} isServers={told.data !== undefined} letters={found?.filter((letter) => isOf(letter, chosen)) ?? []} />}
+          {chosen && <GroupView key={chosen.id} group={chosen} letters={found?.filter((letter) => isOf(letter, chosen)) ?? []} />}
         </div>
       )}
     </Page>
@@ -68,7 +69,7 @@ function GroupLink({ group, isHere }: { group: Group; isHere: boolean }) {
   );
 }
 
-function GroupView({ group, isServers, letters }: { group: Group; isServers: boolean; letters: DeadLetter[] }) {
+function GroupView({ group, letters }: { group: Group; letters: DeadLetter[] }) {
   const [at, setAt] = useState(0);
   const id = group.sample[Math.min(at, group.sample.length - 1)];
   const sample = useQuery<Sample>(id ? `v1/jobs/${id}` : null, { every: 0, pace: 30, parse: readSample });
@@ -82,7 +83,7 @@ function GroupView({ group, isServers, letters }: { group: Group; isServers: boo
           <div class="row wrap">
             <h2 class="title h18">{group.type}</h2><Pill state="dead_letter">{many(group.count, "dead letter")}</Pill><span class="grow" />
             <Link class="btn" to={`jobs?state=dead_letter&type=${encodeURIComponent(group.type)}`}>Show the jobs</Link>
-            <Act role={locked("operate")} kind="danger" onClick={() => askDiscard(group, isServers)}>Discard all…</Act>
+            <Act role={locked("operate")} kind="danger" onClick={() => askDiscard(group)}>Discard all…</Act>
           </div>
           {failure ? <FailureView failure={failure} isWhole={false} /> : <Loading rows={2} />}
         </div>
@@ -94,7 +95,7 @@ function GroupView({ group, isServers, letters }: { group: Group; isServers: boo
       </>}>
         <div class="body stack8">{id && <span>Job <JobLink id={id} /></span>}{sample.data && (payload ? <JsonTree tree={payload} /> : <p class="q">The payload is not JSON, or cannot be read here.</p>)}</div>
       </Panel>
-      <ReplayPanel group={group} isServers={isServers} sample={id} />
+      <ReplayPanel group={group} sample={id} />
     </div>
   );
 }
@@ -117,62 +118,17 @@ function CommonPanel({ letters }: { letters: DeadLetter[] }) {
   );
 }
 
-type Scope = "one" | "sample" | "all";
-
-function ReplayPanel({ group, isServers, sample }: { group: Group; isServers: boolean; sample: string | undefined }) {
-  const [scope, setScope] = useState<Scope>("one");
-  const [rate, setRate] = useState(5);
-  const total = { one: 1, sample: Math.min(10, group.count), all: group.count }[scope];
-  const choices: [Scope, string, string][] = [["one", "This one", sample?.slice(0, 8) ?? ""], ["sample", "The newest 10 first", ""], ["all", "All in this group", count(group.count)]];
-  async function go(): Promise<void> {
-    try {
-      const ids = scope === "one" && sample ? [sample] : (await lettersOf(group, isServers)).map((letter) => letter.job_id).slice(0, total);
-      if (ids.length <= 1) return void start(group.type, "replay", ids, rate);
-      ask({
-        title: `Replay ${many(ids.length, "dead letter")}?`, count: ids.length, button: `Replay ${count(ids.length)}`,
-        text: `Each becomes a fresh job, ${rate} a second, in about ${duration(ids.length / rate)}. It goes on while this page is open, can be held, and stops by itself after 10 refusals.`,
-        onYes: () => void start(group.type, "replay", ids, rate),
-      });
-    } catch (error) {
-      say(error instanceof Error ? error.message : String(error), { isBad: true });
-    }
+/** Count, ask, and discard what was counted. */
+async function askDiscard(group: Group): Promise<void> {
+  const chosen = { type: group.type, group: group.id };
+  try {
+    const found = await request<Discarded>("POST", "v1/dead-letters/discard", { body: { ...chosen, dry_run: true } });
+    ask({
+      title: `Discard ${many(found.count, "dead letter")}?`, count: found.count, button: `Discard ${count(found.count)}`, isDangerous: true,
+      text: "They leave this list for good. Their jobs stay, as dead letters, until retention removes them, and can be retried.",
+      onYes: () => void act<Discarded>("POST", "v1/dead-letters/discard", (reply) => `${many(reply.count, "dead letter")} discarded.`, { body: { ...chosen, expected: found.count } }),
+    });
+  } catch (error) {
+    say(refusalText(error, "operate"), { isBad: true });
   }
-  return (
-    <Panel title="Replay" note="each replay is a fresh job, linked to the old one">
-      <fieldset class="body stack8 plainset">
-        <legend class="vh">How many</legend>
-        {choices.map(([value, text, note]) => (
-          <label class="choice" key={value}><input type="radio" name="scope" checked={scope === value} onChange={() => setScope(value)} /><span>{text}</span><span class="q sm mono">{note}</span></label>
-        ))}
-        <label class="stack8 sm"><span>Rate: {rate} a second{total > 1 && `, about ${duration(total / rate)}`}</span>
-          <input type="range" min={1} max={50} value={rate} onInput={(event) => setRate(Number(event.currentTarget.value))} /></label>
-        <div><Act role={locked("operate")} kind="pri big" isOff={run.value !== null && run.value.state !== "over"} onClick={go}>Replay {count(total)}{total > 1 && ` at ${rate} a second`}</Act></div>
-      </fieldset>
-    </Panel>
-  );
-}
-
-async function askDiscard(group: Group, isServers: boolean): Promise<void> {
-  const ids = (await lettersOf(group, isServers)).map((letter) => letter.job_id);
-  ask({
-    title: `Discard ${many(ids.length, "dead letter")}?`, count: ids.length, button: `Discard ${count(ids.length)}`, isDangerous: true,
-    text: "They leave this list for good. Their jobs stay, as dead letters, until retention removes them, and can be retried.",
-    onYes: () => void start(group.type, "discard", ids, 50),
-  });
-}
-
-function RunPanel() {
-  const shown = run.value;
-  if (!shown) return null;
-  const words = shown.verb === "replay" ? "replayed" : "discarded";
-  return (
-    <Panel title={shown.state === "over" ? "Done" : shown.state === "held" ? "Held" : "Under way"} note={`${shown.name}, by this page`} tools={shown.state === "over"
-      ? <button class="btn quiet" type="button" onClick={() => (run.value = null)}>Close</button>
-      : <><button class="btn" type="button" onClick={() => hold(shown.state !== "held")}>{shown.state === "held" ? "Go on" : "Hold"}</button><button class="btn danger" type="button" onClick={end}>Stop</button></>}>
-      <div class="body stack8" role="status">
-        <progress class="prog" max={Math.max(shown.total, 1)} value={shown.done + shown.refused} aria-label="Progress" />
-        <span class="sm"><b>{count(shown.done)} of {count(shown.total)}</b> {words}{shown.refused > 0 && <span class="c s-refused">; {shown.refused} refused: {shown.last}</span>}</span>
-      </div>
-    </Panel>
-  );
 }

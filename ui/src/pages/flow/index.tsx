@@ -1,25 +1,37 @@
 import { useState } from "preact/hooks";
 import { useQuery } from "../../api/query";
-import type { FlowEdge, FlowView, JobPage, JobSummary } from "../../api/types";
-import { Act, Empty, Link, Loading, Panel, Problem, Stale, StateText, Time } from "../../parts/basics";
+import { get } from "../../api/client";
+import type { FlowEdge, FlowPage as FlowPageReply, FlowSummary, FlowView, JobSummary } from "../../api/types";
+import { Act, Choice, Empty, Link, Loading, Panel, Problem, Stale, StateText, Time } from "../../parts/basics";
 import { ask } from "../../parts/dialog";
 import { Page } from "../../parts/shell";
 import { count, ENDED, many, short, stateName } from "../../pure/format";
+import { flowRows, stateCounts } from "../../pure/flows";
 import { type GraphNode, states } from "../../pure/graph";
 import { doing } from "../../pure/words";
 import { act, locked } from "../../state/actions";
 import { now } from "../../state/clock";
-import { go } from "../../state/route";
+import { go, params, setParams } from "../../state/route";
 import { FlowGraph } from "./graph";
 
-const LOOKED = 200;
+const KINDS = { all: null, "under way": "live", failed: "failed" } as const;
+type Kind = keyof typeof KINDS;
+const NAMES = Object.keys(KINDS) as Kind[];
 
-/** The flows of the newest jobs: a flow has no list of its own. */
+/** All flows, newest first; a page ends early when its flows have many jobs, and says where to go on. */
 export function Flows() {
-  const read = useQuery<JobPage>(`v1/jobs?limit=${LOOKED}`, { every: 5, pace: 3 });
+  const kind = NAMES.find((each) => KINDS[each] === params.value.get("kind")) ?? "all";
+  const path = `v1/flows?limit=50${kind === "all" ? "" : `&kind=${KINDS[kind]}`}`;
+  const read = useQuery<FlowPageReply>(path, { every: 5, pace: 2 });
+  const [older, setOlder] = useState<{ path: string; pages: FlowPageReply[] }>({ path, pages: [] });
+  const pages = older.path === path ? older.pages : [];
   const [text, setText] = useState("");
-  const flows = new Map<string, JobSummary[]>();
-  for (const job of read.data?.jobs ?? []) if (job.flow) flows.set(job.flow, [...(flows.get(job.flow) ?? []), job]);
+  const flows = flowRows([...(read.data ? [read.data] : []), ...pages]);
+  const next = (pages.at(-1) ?? read.data)?.next ?? null;
+  async function more(): Promise<void> {
+    const page = await get<FlowPageReply>(`${path}&after=${encodeURIComponent(next!)}`);
+    setOlder({ path, pages: [...pages, page] });
+  }
   return (
     <Page title="Flows">
       <form class="row" onSubmit={(event) => { event.preventDefault(); if (text.trim()) go(`flows/${encodeURIComponent(text.trim())}`); }}>
@@ -27,31 +39,45 @@ export function Flows() {
         <button class="btn" type="submit" disabled={!text.trim()}>Open</button>
       </form>
       <Stale error={read.error} at={read.at} />
-      <Panel title="Flows" note={`among the newest ${LOOKED} jobs`}>
-        {!read.data ? (read.error ? <Problem error={read.error} /> : <Loading rows={4} />) : !flows.size
-          ? <Empty title="No flow among the newest jobs">A flow is jobs that wait for each other, stored in one transaction: app.flow(…).submit().</Empty>
-          : <table class="cards"><thead><tr><th>Flow</th><th>States</th><th class="n">Jobs</th><th class="n">Submitted</th></tr></thead><tbody>
-            {[...flows].map(([id, jobs]) => (
-              <tr key={id}>
-                <td><Link class="b mono" to={`flows/${id}`}>{short(id)}</Link> <span class="q">{jobs.at(-1)!.correlation_id ?? jobs.map((job) => job.node).filter(Boolean).reverse().slice(0, 3).join(", ")}</span></td>
-                <td class="sub"><StateBar jobs={jobs} /></td><td class="n">{count(jobs.length)}</td><td class="n h"><Time at={jobs.at(-1)!.created_at} /></td>
-              </tr>
-            ))}
+      <Panel title="Flows" note="newest first" tools={<Choice label="Which flows" options={NAMES} value={kind} onChange={(each) => setParams({ kind: KINDS[each] })} />}>
+        {!read.data ? (read.error ? <Problem error={read.error} /> : <Loading rows={4} />) : !flows.length
+          ? (next ? <Empty title="None among the newest flows">Older ones have not been looked at.</Empty>
+            : <Empty title={kind === "all" ? "No flow yet" : kind === "failed" ? "No flow has failed" : "No flow is under way"}>A flow is jobs that wait for each other, stored in one transaction: app.flow(…).submit().</Empty>)
+          : <table class="cards"><thead><tr><th>Flow</th><th>States</th><th class="n">Jobs</th><th class="n">Submitted</th><th class="n">Ended</th></tr></thead><tbody>
+            {flows.map((flow) => <FlowRow key={flow.id} flow={flow} />)}
           </tbody></table>}
+        {next && <div class="body"><Act kind="quiet" onClick={more}>Older flows</Act></div>}
       </Panel>
     </Page>
   );
 }
 
-export function StateBar({ jobs }: { jobs: JobSummary[] }) {
+function FlowRow({ flow }: { flow: FlowSummary }) {
+  const counts = stateCounts(flow.counts);
+  const total = counts.reduce((sum, [, value]) => sum + value, 0);
+  return (
+    <tr>
+      <td><Link class="b mono" to={`flows/${encodeURIComponent(flow.id)}`}>{short(flow.id)}</Link> <span class="q">{flow.correlation_id ?? flow.type}</span></td>
+      <td class="sub"><CountBar counts={counts} /></td>
+      <td class="n">{count(total)}{flow.is_complete === false && "+"}</td>
+      <td class="n h"><Time at={flow.created_at} /></td>
+      <td class="n h">{flow.is_live ? <span class="c s-running b sm">under way</span> : <Time at={flow.ended_at} />}</td>
+    </tr>
+  );
+}
+
+export const StateBar = ({ jobs }: { jobs: JobSummary[] }) => <CountBar counts={states(jobs)} />;
+
+/** How many are in which state, as a bar; the words say the same. */
+function CountBar({ counts }: { counts: [string, number][] }) {
   let x = 0;
-  const found = states(jobs);
-  const words = found.map(([state, value]) => `${value} ${stateName(state).toLowerCase()}`).join(", ");
+  const total = counts.reduce((sum, [, value]) => sum + value, 0);
+  const words = counts.map(([state, value]) => `${value} ${stateName(state).toLowerCase()}`).join(", ");
   return (
     <svg class="statebar" viewBox="0 0 200 8" preserveAspectRatio="none" role="img" aria-label={words}>
       <title>{words}</title>
-      {found.map(([state, value]) => {
-        const width = (value / jobs.length) * 200;
+      {counts.map(([state, value]) => {
+        const width = (value / Math.max(total, 1)) * 200;
         x += width;
         return <rect key={state} class={`fill s-${state}`} x={x - width} width={Math.max(width - 1, 1)} height="8" />;
       })}

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { get } from "../../api/client";
 import type { QueueView } from "../../api/types";
 import { Icon } from "../../parts/basics";
-import { STATES } from "../../pure/format";
+import { PRIORITIES, STATES } from "../../pure/format";
 import { type Condition, FIELDS, isField, readText, withCondition, writeFilter } from "../../pure/filter";
 import { useKeys } from "../../state/keys";
 import { go } from "../../state/route";
@@ -12,12 +12,15 @@ import { go } from "../../state/route";
 type Suggestion = { text: string; note: string; isWhole: boolean };
 
 const LIMIT = 8;
+const STARTS = 14;
 
 /** Values that are known without asking. */
 function values(field: string, queues: QueueView[]): string[] {
   if (field === "state") return [...STATES];
   if (field === "queue") return queues.map((queue) => queue.name);
   if (field === "type") return [...new Set(queues.flatMap((queue) => Object.keys(queue.claimable ?? {})))];
+  if (field === "priority") return PRIORITIES;
+  if (field === "order") return ["newest", "oldest"];
   if (field === "since" || field === "before") return ["15m", "1h", "24h", "7d"];
   return [];
 }
@@ -31,8 +34,8 @@ export function suggest(text: string, queues: QueueView[], told: string[]): Sugg
     return known.filter((value) => value.toLowerCase().includes(start)).slice(0, LIMIT)
       .map((value) => ({ text: `${field}:${value}`, note: "", isWhole: true }));
   }
-  const names = Object.keys(FIELDS).filter((name) => name.startsWith(text.toLowerCase()));
-  return names.slice(0, LIMIT).map((name) => ({ text: `${name}:`, note: FIELDS[name]!.hint, isWhole: false }));
+  const starts = Object.entries(FIELDS).map(([name, { hint }]) => ({ text: name === "where" ? "payload." : `${name}:`, note: hint, isWhole: false }));
+  return starts.filter((start) => start.text.startsWith(text.toLowerCase())).slice(0, STARTS);
 }
 
 /** Values of a field by the store, where the server has a route for them. */
@@ -82,7 +85,7 @@ export function FilterBar({ conditions, queues }: { conditions: Condition[]; que
   }
   function edit(condition: Condition): void {
     apply(conditions.filter((each) => each !== condition));
-    setText(`${condition.field}:${condition.value}`);
+    setText(condition.field === "where" ? condition.value : `${condition.field}:${condition.value}`);
     input.current?.focus();
   }
   function press(event: KeyboardEvent): void {
@@ -107,7 +110,7 @@ export function FilterBar({ conditions, queues }: { conditions: Condition[]; que
       {conditions.map((condition) => (
         <span class="tok" key={`${condition.field}:${condition.value}`}>
           <button class="word" type="button" title="Edit" onClick={() => edit(condition)}>
-            <b>{condition.field}:</b><span>{condition.value}</span>
+            {condition.field !== "where" && <b>{condition.field}:</b>}<span>{condition.value}</span>
           </button>
           <button type="button" aria-label={`Remove ${condition.field} ${condition.value}`}
             onClick={() => apply(conditions.filter((each) => each !== condition))}>
@@ -117,7 +120,7 @@ export function FilterBar({ conditions, queues }: { conditions: Condition[]; que
       ))}
       <input ref={input} role="combobox" aria-label="Filter jobs" aria-expanded={isShown} aria-controls="suggestions"
         aria-activedescendant={at >= 0 && isShown ? `s-${at}` : undefined} autoComplete="off" spellcheck={false} value={text}
-        placeholder={conditions.length ? "Add a filter" : "Filter: state, queue, type, tag, flow, since, or the start of an id"}
+        placeholder={conditions.length ? "Add a filter" : "Filter: state, queue, type, tag, error, payload.path:value, since, or the start of an id"}
         onKeyDown={press} onFocus={() => setOpen(true)} onBlur={() => setOpen(false)}
         onInput={(event) => { setText(event.currentTarget.value); setAt(-1); }} />
       <kbd class="no-phone">/</kbd>

@@ -4,10 +4,10 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useQuery } from "../../api/query";
 import { may } from "../../api/session";
 import type { JobCount, JobSummary, Queues } from "../../api/types";
-import { Empty, Loading, Problem, Stale } from "../../parts/basics";
+import { Act, Empty, Loading, Problem, Stale } from "../../parts/basics";
 import { Page } from "../../parts/shell";
 import { count } from "../../pure/format";
-import { isCounted, jobsQuery, readFilter } from "../../pure/filter";
+import { isCounted, isLooked, isOldestFirst, jobsQuery, readFilter, selecting, withCondition, writeFilter } from "../../pure/filter";
 import { rightNow } from "../../state/clock";
 import { useKeys } from "../../state/keys";
 import { liveQueues } from "../../state/live";
@@ -20,9 +20,11 @@ import { StatesNav } from "./states";
 
 const TOP = 80;
 
-function useCount(query: string, isFree: boolean): number | null {
-  const { data } = useQuery<JobCount>(isFree ? `v1/jobs/count${query && `?${query}`}` : null, { pace: 2 });
-  return isFree ? (data?.count ?? null) : null;
+/** How many match, in words; null if it is not known. What reads jobs one by one is not counted. */
+function useCount(query: string, isFree: boolean, isCostly: boolean): string | null {
+  const path = isCostly ? null : `v1/jobs/count${query && `?${query}`}`;
+  const { data } = useQuery<JobCount>(path, isFree ? { pace: 2 } : { every: 30, pace: 10 });
+  return data && path ? `${count(data.count)}${data.at_least ? "+" : ""}` : null;
 }
 
 export function Jobs() {
@@ -35,8 +37,12 @@ export function Jobs() {
   const [cursor, setCursor] = useState(-1);
   const isOver = useRef(false);
   const anchor = useRef(-1);
-  const matching = useCount(query, isCounted(conditions));
-  const list = useJobs(query, () => isOver.current || scrollY > TOP || picked.size > 0);
+  const chosen = selecting(conditions);
+  const isCostly = isLooked(chosen);
+  const isOldest = isOldestFirst(conditions);
+  const counted = useMemo(() => jobsQuery(selecting(conditions), rightNow()).toString(), [conditions]);
+  const matching = useCount(counted, isCounted(chosen), isCostly);
+  const list = useJobs(query, isCostly, isOldest, () => isOver.current || scrollY > TOP || picked.size > 0);
   const rows = list.rows.shown;
   const canPick = may("operate");
 
@@ -68,8 +74,12 @@ export function Jobs() {
   }
   function pickPage(): void {
     if (!canPick || !rows.length) return;
-    if (picked.size >= Math.min(rows.length, PAGE) && conditions.length) setAll(true);
+    if (picked.size >= Math.min(rows.length, PAGE) && chosen.length) setAll(true);
     else setPicked(new Map(rows.map((job) => [job.id, job])));
+  }
+  function turn(): void {
+    const rest = conditions.filter(({ field }) => field !== "order");
+    go(`jobs${writeFilter(isOldest ? rest : withCondition(rest, { field: "order", value: "oldest" }))}`, { keepsScroll: true });
   }
   useKeys({
     j: () => move(1, false), k: () => move(-1, false),
@@ -82,10 +92,11 @@ export function Jobs() {
     <Page title="Jobs">
       <StatesNav queues={queues} conditions={conditions} />
       <FilterBar conditions={conditions} queues={queues ?? []} />
+      {isCostly && <Looked list={list} />}
       <Stale error={list.head.error} at={list.head.at} />
       <section class="panel" onPointerEnter={() => (isOver.current = true)} onPointerLeave={() => (isOver.current = false)}>
         <NewRows fresh={list.rows.fresh} isMore={list.rows.isMore} onShow={list.showNew} />
-        <Body list={list} hasFilter={conditions.length > 0}>
+        <Body list={list} hasFilter={chosen.length > 0}>
           <table class="fix cards jt">
             <colgroup>
               {canPick && <col class="c1" />}<col class="c2" /><col /><col class="c3" /><col class="c4" /><col class="c5" /><col class="c6" /><col class="c7" />
@@ -97,7 +108,11 @@ export function Jobs() {
                     checked={picked.size > 0 && picked.size >= rows.length} /></th>
                 )}
                 <th>State</th><th>Type and queue</th><th>Id</th><th>Prio</th><th class="n">Attempt</th>
-                <th>What it is doing, or waits for</th><th class="n">Age</th>
+                <th>What it is doing, or waits for</th><th class="n">
+                  <button class="sort" type="button" onClick={turn} title={isOldest ? "Oldest first; show the newest first" : "Newest first; show the oldest first"}>
+                    Age <span aria-hidden="true">{isOldest ? "↑" : "↓"}</span><span class="vh">{isOldest ? "oldest first" : "newest first"}</span>
+                  </button>
+                </th>
               </tr>
             </thead>
             <tbody>
@@ -107,9 +122,9 @@ export function Jobs() {
               ))}
             </tbody>
           </table>
-          <More onSeen={list.more} isOn={list.hasMore} key={rows.length} />
+          <More onSeen={list.more} isOn={list.hasMore && !isCostly} key={rows.length} />
           <div class="foot">
-            <span>{matching === null ? `${count(rows.length)} shown` : `${count(rows.length)} of ${count(matching)}`}.{list.hasMore && " More as you scroll."}</span>
+            <span>{matching === null ? `${count(rows.length)} shown` : `${count(rows.length)} of ${matching}`}.{list.hasMore && !isCostly && " More as you scroll."}</span>
             <span class="grow" />
             <span class="no-phone"><kbd>j</kbd> <kbd>k</kbd> move&ensp;{canPick && <><kbd>x</kbd> select&ensp;</>}<kbd>↵</kbd> open</span>
           </div>
@@ -117,7 +132,7 @@ export function Jobs() {
       </section>
       {(picked.size > 0 || isAll) && (
         <BulkBar picked={[...picked.values()]} isAll={isAll} matching={matching} conditions={conditions}
-          onAll={() => setAll(true)} onClear={clear} />
+          onAll={() => setAll(true)} onClear={clear} onDone={list.head.reload} />
       )}
     </Page>
   );
@@ -132,6 +147,18 @@ function Body({ list, hasFilter, children }: { list: ReturnType<typeof useJobs>;
     <Empty title="No jobs yet" command="fencepost submit TYPE --help">
       A job stands here from the moment its submission was answered, until retention removes it.
     </Empty>
+  );
+}
+
+/** What is costly says so: how far it looked, and a button to look further. */
+function Looked({ list }: { list: ReturnType<typeof useJobs> }) {
+  if (!list.head.data) return <p class="looked" role="status">Looks at the first 10,000 jobs that meet the other conditions, one by one.</p>;
+  const unread = list.unreadable ? ` ${count(list.unreadable)} of them cannot be read here and do not match: encrypted, or not JSON.` : "";
+  return (
+    <p class="looked" role="status">
+      Looked at {count(list.looked)} jobs{list.hasMore ? "" : ", all that meet the other conditions"}.{unread}
+      {list.hasMore && <Act kind="quiet" onClick={list.more}>Look further</Act>}
+    </p>
   );
 }
 

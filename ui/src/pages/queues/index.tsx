@@ -1,6 +1,7 @@
 import { useQuery } from "../../api/query";
 import type { Queues as QueuesReply, Series, Statistics, TypeView, Types, Workers } from "../../api/types";
-import { Act, Empty, Link, Loading, Panel, Problem, Stale, Warning } from "../../parts/basics";
+import { Act, Empty, Link, Loading, Panel, Problem, Stale } from "../../parts/basics";
+import { Paused, WithPauses } from "../../parts/paused";
 import { Page } from "../../parts/shell";
 import { count, duration, percent, rate } from "../../pure/format";
 import { locked, setPaused } from "../../state/actions";
@@ -17,6 +18,7 @@ export function Queues() {
   return (
     <Page title="Queues & types">
       <Stale error={queues.error} at={queues.at} />
+      <WithPauses isNeeded={[...(queues.data?.queues ?? []), ...(types.data?.types ?? [])].some((each) => each.is_paused)}>
       <Panel title="Queues" note={queues.data && "worst first"}>
         {queues.data ? (queues.data.queues.length
           ? <QueueTable queues={worstFirst(queues.data.queues, fleet ?? [])} workers={fleet} stats={stats.data} series={depth.data} />
@@ -30,6 +32,7 @@ export function Queues() {
             : types.error ? <Problem error={types.error} /> : <Loading rows={4} />}
         </Panel>
       )}
+      </WithPauses>
       <LimitBox />
     </Page>
   );
@@ -53,7 +56,7 @@ function TypeRow({ type, stats }: { type: TypeView; stats: Statistics | undefine
   const dead = counts.dead_letter ?? 0;
   return (
     <tr class={type.is_paused ? "off" : ""}>
-      <td><span class="row"><Link class="b tr" to={`jobs?type=${encodeURIComponent(type.name)}`}>{type.name}</Link>{type.is_paused && <Warning state="plain" icon="pause">Paused</Warning>}</span></td>
+      <td><span class="row"><Link class="b tr" to={`jobs?type=${encodeURIComponent(type.name)}`}>{type.name}</Link>{type.is_paused && <Paused kind="type" name={type.name} />}</span></td>
       <td class="n">{count((counts.scheduled ?? 0) + (counts.retrying ?? 0))}</td>
       <td class="n h">{count(counts.running ?? 0)}</td>
       <td class="n h">{figures ? rate(figures.ended_rate) : "–"}</td>

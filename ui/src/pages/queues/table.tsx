@@ -2,6 +2,7 @@
 
 import type { QueueView, Series, Statistics, WorkerInfo } from "../../api/types";
 import { Act, Gauge, Link, Warning } from "../../parts/basics";
+import { Paused } from "../../parts/paused";
 import { Spark } from "../../parts/spark";
 import { attention } from "../../pure/attention";
 import { between, count, duration, rate } from "../../pure/format";
@@ -49,7 +50,7 @@ function QueueRow({ queue, workers, stats, series, isShort }: {
     <tr class={queue.is_paused ? "off" : ""}>
       <td>
         <span class="row"><Link class="b tr" to={`jobs?queue=${encodeURIComponent(queue.name)}`}>{queue.name}</Link>
-          {queue.is_paused && <Warning state="plain" icon="pause">Paused</Warning>}{isBad && <Warning>No worker</Warning>}</span>
+          {queue.is_paused && <Paused kind="queue" name={queue.name} />}{isBad && <Warning>No worker</Warning>}</span>
       </td>
       <td class="n" data-label="waiting">{count(waiting(queue))}</td>
       <td class={`n h ${isBad ? "c s-failed b" : ""}`}>{oldest === null ? "–" : duration(oldest)}</td>

@@ -1,7 +1,7 @@
-"""Which jobs meet a filter, the newest first: their numbers, a page at a time.
+"""Which jobs meet a filter, the newest or the oldest first: their numbers, a page at a time.
 
 No index covers every condition, and the planner cannot know how rare a tag or a type is. A search
-that no index answers in order therefore takes two steps. First the newest WALK jobs are checked one
+that no index answers in order therefore takes two steps. First the next WALK jobs are checked one
 by one until the page is full: that finds common jobs in a few milliseconds. Then the rest is read
 from the best source: the index of a tag, or the table of each state. Jobs that are rare by the
 counts are read from there at once.
@@ -48,28 +48,35 @@ select
   coalesce(sum(count) filter (where {state}), 0)::bigint
 from fencepost.counts
 """
+# Lanes tell which types there are: the key itself has an index within its type only.
+KEYED = """
+select held.seq from (select distinct type from fencepost.lanes) as types
+cross join lateral (
+  select seq from fencepost.idempotency where type = types.type and key = %s
+) as held
+"""
 COUNT_JOBS = "select count(*) from fencepost.submissions j where {conditions}"
 
-RECENT = """
+WALKED = """
 select j.seq from (
   select seq, id, lane, run_at, created_at, correlation_id, tags, flow from fencepost.submissions
-  where seq >= %s and seq < %s order by seq desc limit {walk}
+  where seq >= %s and seq < %s order by seq {order} limit {walk}
 ) as j
-where {conditions} order by j.seq desc limit %s
+where {conditions} order by j.seq {order} limit %s
 """
 
-NEWEST = """
-select j.seq from fencepost.submissions j where {conditions} and j.seq < %s
-order by j.seq desc limit %s
+FIRST = """
+select j.seq from fencepost.submissions j where {conditions} and {beyond}
+order by j.seq {order} limit %s
 """
 
 # Sorted before their state is checked: no state is checked once the page is full.
 MATCHED = """
 with matched as materialized (
-  select j.seq, j.lane, j.run_at from fencepost.submissions j where {conditions} and j.seq < %s
+  select j.seq, j.lane, j.run_at from fencepost.submissions j where {conditions}
 )
-select j.seq from (select * from matched order by seq desc) as j
-where {state} order by j.seq desc limit %s
+select j.seq from (select * from matched order by seq {order}) as j
+where {state} order by j.seq {order} limit %s
 """
 
 # The jobs of a lane are in order, and so is a page of several lanes that are read side by side.
@@ -79,11 +86,11 @@ LANED = """
 select x.seq from unnest(%s::integer[]) as l(lane) cross join lateral (
   select j.seq from fencepost.submissions j
   where (j.lane, j.seq) >= (l.lane, %s::bigint) and (j.lane, j.seq) < (l.lane, %s::bigint)
-    and {conditions} order by j.lane desc, j.seq desc limit %s
-) as x order by x.seq desc limit %s
+    and {conditions} order by j.lane {order}, j.seq {order} limit %s
+) as x order by x.seq {order} limit %s
 """
 
-MERGED = "select x.seq from ({branches}) as x order by x.seq desc limit %s"
+MERGED = "select x.seq from ({branches}) as x order by x.seq {order} limit %s"
 
 # The jobs in one state; {lane} and {lane_of_job} are conditions on the lane, or true.
 BRANCHES = {
@@ -95,7 +102,7 @@ select x.seq from (select lane, unnest(seqs) as seq from fencepost.leases) as x 
 """,
     "done": "select x.seq from fencepost.done x where x.state = {number} and {lane_of_job}",
 }
-BRANCH = "({source} and {rest} and x.seq < %s order by x.seq desc limit %s)"
+BRANCH = "({source} and {rest} order by x.seq {order} limit %s)"
 LANE = "x.lane = any (%s)"
 LANE_OF_JOB = """
 exists (select 1 from fencepost.submissions j where j.seq = x.seq and j.lane = any (%s))
@@ -141,7 +148,7 @@ class Search(NamedTuple):
     lanes: list[int] | None
     """None for all."""
     marks: Condition
-    """Conditions that have an index: tags, correlation id, flow and the beginning of the id."""
+    """Conditions that have an index: tags, correlation id, flow, key, the beginning of the id."""
     dates: Condition
     """When job j was created."""
     low: int
@@ -149,6 +156,13 @@ class Search(NamedTuple):
     """All of them have numbers from ``low`` on and below ``high``."""
     is_tagged: bool
     """Whether the marks are tags only: a tag may be common, an id is not."""
+    order: str
+
+    def beyond(self, row: str) -> Condition:
+        """The condition that row *row* comes after those of earlier pages."""
+        if self.order == "desc":
+            return Condition(f"{row}.seq < %s", (self.high,))
+        return Condition(f"{row}.seq >= %s", (self.low,))
 
     @property
     def is_marked(self) -> bool:
@@ -184,9 +198,11 @@ class Search(NamedTuple):
         return is_any and State.SCHEDULED not in self.states
 
 
-def count(_: Env, filter: JobFilter) -> Plan[int]:
+def count(_: Env, filter: JobFilter, at_most: int | None = None) -> Plan[int]:
     """Count jobs: from the counts if they suffice, else through an index."""
-    search = yield from _prepared(filter)
+    if at_most is not None and not filter.is_countable:
+        return min(len((yield from find(filter, PageRequest(at_most)))), at_most)
+    search = yield from _prepared(filter, PageRequest())
     if filter.is_countable:
         return (yield from _counted(search)).both
     every = all_of(search.marks, search.dates, search.of_lane, search.of_state)
@@ -197,37 +213,44 @@ def count(_: Env, filter: JobFilter) -> Plan[int]:
 
 
 def find(filter: JobFilter, page: PageRequest) -> Plan[list[int]]:
-    """Return the numbers of the newest jobs that meet *filter*, one more than a page holds."""
-    search = yield from _prepared(filter)
+    """Return the numbers of the first jobs that meet *filter*, one more than a page holds."""
+    search = yield from _prepared(filter, page)
     if not search.is_marked:
-        return (yield from _find(search, page))
+        return (yield from _find(search, page.limit + 1))
     yield PLAN_FOR_THIS
-    found = yield from _find(search, page)
+    found = yield from _find(search, page.limit + 1)
     yield PLAN_FOR_ANY
     return found
 
 
-def _find(search: Search, page: PageRequest) -> Plan[list[int]]:
-    after = search.high if page.after is None else min(page.after, search.high)
-    limit = page.limit + 1
+def _find(search: Search, limit: int) -> Plan[list[int]]:
     if search.is_in_order:
-        return numbers_of((yield _exact(search, after, limit)))
+        return numbers_of((yield _exact(search, limit)))
     totals = yield from _counted(search)
     if totals.both == 0:
         return []
     if totals.both > FEW:
-        found = numbers_of((yield _recent(search, after, limit)))
+        found = numbers_of((yield _walked(search, limit)))
         if len(found) == limit:
             return found
-    return numbers_of((yield _rare(search, totals, after, limit)))
+    return numbers_of((yield _rare(search, totals, limit)))
 
 
-def _prepared(filter: JobFilter) -> Plan[Search]:
+def _prepared(filter: JobFilter, page: PageRequest) -> Plan[Search]:
     names = given(("type = %s", filter.type), ("queue = %s", filter.queue))
     lanes = yield from lanes_of(LANES, names)
     dates, low, high = yield from _dated(filter)
-    is_tagged = filter.correlation_id is filter.flow is filter.id_prefix is None
-    return Search(filter.states, lanes, _marks(filter), dates, low, high, is_tagged)
+    order, after = "desc", page.after
+    if page.is_oldest_first:
+        order, low = "asc", low if after is None else max(low, after + 1)
+    elif after is not None:
+        high = min(high, after)
+    keyed = None
+    if filter.key is not None:
+        keyed = numbers_of((yield Statement(KEYED, (filter.key,))))
+    is_tagged = filter.correlation_id is filter.flow is filter.id_prefix is filter.key is None
+    marks = _marks(filter, keyed)
+    return Search(filter.states, lanes, marks, dates, low, high, is_tagged, order)
 
 
 def _dated(filter: JobFilter) -> Plan[tuple[Condition, int, int]]:
@@ -258,8 +281,9 @@ def _moved(at: datetime, by: timedelta) -> datetime:
         return at
 
 
-def _marks(filter: JobFilter) -> Condition:
+def _marks(filter: JobFilter, keyed: list[int] | None) -> Condition:
     marks = given(
+        ("j.seq = any (%s::bigint[])", keyed),
         ("j.tags @> %s::jsonb", encode_json(filter.tags) if filter.tags else None),
         ("j.correlation_id = %s", filter.correlation_id),
         ("j.flow = %s", filter.flow),
@@ -280,52 +304,55 @@ def _counted(search: Search) -> Plan[Totals]:
     return Totals(*totals)
 
 
-def _newest(search: Search, after: int, limit: int) -> Statement:
+def _first(search: Search, limit: int) -> Statement:
     sql, params = all_of(search.dates, search.of_lane)
-    return Statement(NEWEST.format(conditions=sql), (*params, after, limit))
+    beyond = search.beyond("j")
+    sql = FIRST.format(conditions=sql, beyond=beyond.sql, order=search.order)
+    return Statement(sql, (*params, *beyond.params, limit))
 
 
-def _laned(search: Search, after: int, limit: int) -> Statement:
+def _laned(search: Search, limit: int) -> Statement:
     every = all_of(search.marks, search.dates, search.of_state)
-    sql = LANED.format(conditions=every.sql)
-    return Statement(sql, (search.lanes, search.low, after, *every.params, limit, limit))
+    sql = LANED.format(conditions=every.sql, order=search.order)
+    return Statement(sql, (search.lanes, search.low, search.high, *every.params, limit, limit))
 
 
-def _recent(search: Search, after: int, limit: int) -> Statement:
+def _walked(search: Search, limit: int) -> Statement:
     every = all_of(search.marks, search.dates, search.of_lane, search.of_state)
     walk = WALK if search.dates is ALWAYS else WALK_DATED
-    sql = RECENT.format(walk=walk, conditions=every.sql)
-    return Statement(sql, (search.low, after, *every.params, limit))
+    sql = WALKED.format(walk=walk, conditions=every.sql, order=search.order)
+    return Statement(sql, (search.low, search.high, *every.params, limit))
 
 
-def _rare(search: Search, totals: Totals, after: int, limit: int) -> Statement:
+def _rare(search: Search, totals: Totals, limit: int) -> Statement:
     """Read the smallest set: the jobs with the marks, in the lanes or in the states."""
     is_named = bool(search.states) or search.lanes is not None
     if search.is_marked and not (is_named and search.is_tagged and totals.both <= FEW):
-        return _matched(search, after, limit)
+        return _matched(search, limit)
     if search.lanes is not None and (not search.states or totals.of_lane <= totals.of_state):
-        return _laned(search, after, limit)
-    return _exact(search, after, limit)
+        return _laned(search, limit)
+    return _exact(search, limit)
 
 
-def _matched(search: Search, after: int, limit: int) -> Statement:
-    every = all_of(search.marks, search.dates, search.of_lane)
-    sql = MATCHED.format(conditions=every.sql, state=search.of_state.sql)
-    return Statement(sql, (*every.params, after, limit))
+def _matched(search: Search, limit: int) -> Statement:
+    every = all_of(search.marks, search.dates, search.of_lane, search.beyond("j"))
+    sql = MATCHED.format(conditions=every.sql, state=search.of_state.sql, order=search.order)
+    return Statement(sql, (*every.params, limit))
 
 
-def _exact(search: Search, after: int, limit: int) -> Statement:
+def _exact(search: Search, limit: int) -> Statement:
     if not search.states:
-        return _newest(search, after, limit)
-    branches = [_branch(state, search, after, limit) for state in search.states]
+        return _first(search, limit)
+    branches = [_branch(state, search, limit) for state in search.states]
     every = Condition(
         " union all ".join(branch.sql for branch in branches),
         [param for branch in branches for param in branch.params],
     )
-    return Statement(MERGED.format(branches=every.sql), (*every.params, limit))
+    sql = MERGED.format(branches=every.sql, order=search.order)
+    return Statement(sql, (*every.params, limit))
 
 
-def _branch(state: State, search: Search, after: int, limit: int) -> Condition:
+def _branch(state: State, search: Search, limit: int) -> Condition:
     lanes = search.lanes
     source = BRANCHES[TABLES[state]].format(
         number=NUMBER[state],
@@ -333,6 +360,6 @@ def _branch(state: State, search: Search, after: int, limit: int) -> Condition:
         lane_of_job="true" if lanes is None else LANE_OF_JOB,
     )
     given = [] if lanes is None else [lanes]
-    rest = search.of_job
-    sql = BRANCH.format(source=source, rest=rest.sql)
-    return Condition(sql, [*given, *rest.params, after, limit])
+    rest = all_of(search.of_job, search.beyond("x"))
+    sql = BRANCH.format(source=source, rest=rest.sql, order=search.order)
+    return Condition(sql, [*given, *rest.params, limit])

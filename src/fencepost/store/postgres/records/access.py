@@ -1,4 +1,4 @@
-"""Tokens and the audit log in PostgreSQL: the SQL for the plans in ``store/sql/access.py``.
+"""Tokens and the audit log in PostgreSQL: the SQL for the plans in ``store/sql/records/access.py``.
 
 The role of workers can neither read nor write tokens. No role can change an entry of the audit log;
 workers can neither add one nor delete one that is younger than a week (``AUDIT_KEPT_MIN``): they
@@ -8,7 +8,7 @@ prune the log through a function that has its owner's rights.
 from __future__ import annotations
 
 from fencepost.store.postgres.jobs.rows import CODEC
-from fencepost.store.sql.access import (
+from fencepost.store.sql.records.access import (
     AuditPlans,
     AuditSql,
     SessionPlans,

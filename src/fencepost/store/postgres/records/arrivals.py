@@ -14,7 +14,7 @@ from fencepost.store.postgres.flows.dependents import count_down, end_waiting, h
 from fencepost.store.postgres.jobs.catalog import Env
 from fencepost.store.postgres.limits.concurrency import FreedSlots, slot_number
 from fencepost.store.sql.codec import encode_json
-from fencepost.store.sql.transfer import held_up, judge_loaded, waiting_among
+from fencepost.store.sql.records.transfer import held_up, judge_loaded, waiting_among
 
 PRESENT = "select id::text from fencepost.submissions where id = any (%s::uuid[])"
 MAKE = """

@@ -1,12 +1,17 @@
-"""Workers and terms in PostgreSQL: the SQL for the plans in ``store/sql/cluster.py``."""
+"""Workers and terms in PostgreSQL: the SQL for the plans in ``store/sql/records/cluster.py``."""
 
 from __future__ import annotations
 
-from fencepost.store.interface.cluster import WorkerInfo
+from fencepost.store.interface.records.cluster import WorkerInfo
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.jobs.catalog import Env
 from fencepost.store.postgres.jobs.rows import CODEC
-from fencepost.store.sql.cluster import FORGOTTEN_US, ClusterPlans, ClusterSql, encode_worker
+from fencepost.store.sql.records.cluster import (
+    FORGOTTEN_US,
+    ClusterPlans,
+    ClusterSql,
+    encode_worker,
+)
 
 # One round trip. A statement cannot delete a row and update it too, so a worker that had long been
 # silent itself is left to the update.
@@ -24,11 +29,33 @@ on conflict (id) do update set seen_at = excluded.seen_at, info = excluded.info
 
 CLUSTER = ClusterPlans(
     ClusterSql(
-        retire="delete from fencepost.workers where id = %s",
+        retire="""
+update fencepost.workers set seen_at = coalesce(%s::timestamptz, clock_timestamp()),
+  info = (info::jsonb || '{"has_stopped": true}'::jsonb)::text
+where id = %s
+""",
         workers="""
-select info, seen_at from fencepost.workers
-where seen_at > coalesce(%s::timestamptz, clock_timestamp()) - %s::bigint * interval '1 microsecond'
+with given as (
+  select coalesce(%s::timestamptz, clock_timestamp()) as now,
+    %s::bigint * interval '1 microsecond' as silence, %s::text as term
+)
+select info, seen_at, exists (
+  select 1 from fencepost.terms t
+  where t.name = given.term and t.worker = workers.id and t.expires_at > given.now)
+from given, fencepost.workers
+where seen_at > given.now - given.silence
+  and (info::jsonb ->> 'has_stopped') is distinct from 'true'
 order by id collate "C"
+""",
+        gone="""
+with given as (
+  select coalesce(%s::timestamptz, clock_timestamp()) as now,
+    %s::bigint * interval '1 microsecond' as kept, %s::bigint * interval '1 microsecond' as silence
+)
+select info, seen_at from given, fencepost.workers
+where seen_at > given.now - given.kept
+  and (seen_at <= given.now - given.silence or info::jsonb ->> 'has_stopped' = 'true')
+order by seen_at desc, id collate "C" limit %s
 """,
         lead="""
 with given as (select coalesce(%s::timestamptz, clock_timestamp()) as now)

@@ -1,11 +1,11 @@
-"""Crons in PostgreSQL: the SQL for the plans in ``store/sql/crons.py``."""
+"""Crons in PostgreSQL: the SQL for the plans in ``store/sql/records/crons.py``."""
 
 from __future__ import annotations
 
 from fencepost.store.postgres.jobs.catalog import Env
 from fencepost.store.postgres.jobs.enqueue import accept
 from fencepost.store.postgres.jobs.rows import CODEC
-from fencepost.store.sql.crons import DECLARED_BEFORE, CronPlans, CronSql
+from fencepost.store.sql.records.crons import DECLARED_BEFORE, CronPlans, CronSql
 
 CRONS: CronPlans[Env] = CronPlans(
     CronSql(

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 
 from fencepost.core.values.times import format_duration
-from fencepost.store.interface.overview import Finding
+from fencepost.store.interface.records.overview import Finding
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.engine.functions import LOCK_CLASS
 from fencepost.store.postgres.engine.schema import OLDEST_SERVER
@@ -17,7 +17,7 @@ from fencepost.store.postgres.jobs.catalog import Env
 from fencepost.store.postgres.jobs.rows import utc
 from fencepost.store.postgres.records.cluster import CLUSTER
 from fencepost.store.postgres.records.overview import OVERVIEW
-from fencepost.store.sql.overview import orphaned_leases, unserved_jobs
+from fencepost.store.sql.records.overview import orphaned_leases, unserved_jobs
 
 SKEW_MAX = timedelta(seconds=1)
 OLD = timedelta(minutes=5)

@@ -1,4 +1,4 @@
-"""Events in PostgreSQL: the SQL for the plans in ``store/sql/events.py``."""
+"""Events in PostgreSQL: the SQL for the plans in ``store/sql/records/events.py``."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.job.job import NewJob
-from fencepost.store.interface.events import EventReply
+from fencepost.store.interface.records.events import EventReply
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.jobs.catalog import Env
 from fencepost.store.postgres.jobs.enqueue import accept
 from fencepost.store.postgres.jobs.rows import CODEC, json_fields
 from fencepost.store.postgres.joins.transaction import all_or_none
 from fencepost.store.sql.codec import encode_json
-from fencepost.store.sql.events import EventPlans, EventSql, encode_jobs
+from fencepost.store.sql.records.events import EventPlans, EventSql, encode_jobs
 
 COLUMNS = "id, name, key, sent_at, payload_encoding, payload, payload_bytes, jobs"
 LOAD = f"""

@@ -1,4 +1,4 @@
-"""The whole store in PostgreSQL: the SQL for the plans in ``store/sql/overview.py``, ended jobs.
+"""The whole store in PostgreSQL: SQL for ``store/sql/records/overview.py``, and ended jobs.
 
 The BRIN index on the end of jobs finds the pages with the jobs that ended in a span of time, and
 costs next to nothing to keep; but it has no order, so the whole span is read and sorted. A page
@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from fencepost.core.values.times import from_us
-from fencepost.store.interface.overview import EndedPage
+from fencepost.store.interface.records.overview import EndedPage
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.jobs.catalog import Env
 from fencepost.store.postgres.jobs.read import SETTINGS
 from fencepost.store.postgres.jobs.rows import CODEC, utc
-from fencepost.store.sql.overview import OverviewPlans, OverviewSql, ended_page, ended_sql
 from fencepost.store.sql.paging import unpack
+from fencepost.store.sql.records.overview import OverviewPlans, OverviewSql, ended_page, ended_sql
 
 FIRST_SPAN = timedelta(seconds=1)
 GROWTH = 8

@@ -1,9 +1,9 @@
-"""Refused writes in PostgreSQL: the SQL for the plans in ``store/sql/refusals.py``."""
+"""Refused writes in PostgreSQL: the SQL for the plans in ``store/sql/records/refusals.py``."""
 
 from __future__ import annotations
 
 from fencepost.store.postgres.jobs.rows import CODEC
-from fencepost.store.sql.refusals import RefusalPlans, RefusalSql
+from fencepost.store.sql.records.refusals import RefusalPlans, RefusalSql
 
 REFUSALS = RefusalPlans(
     RefusalSql(

@@ -1,10 +1,10 @@
-"""Samples of counts in PostgreSQL: the SQL for the plans in ``store/sql/series.py``."""
+"""Samples of counts in PostgreSQL: the SQL for the plans in ``store/sql/records/series.py``."""
 
 from __future__ import annotations
 
 from fencepost.store.postgres.jobs.rows import CODEC
 from fencepost.store.postgres.records.overview import OVERVIEW
-from fencepost.store.sql.series import SeriesPlans, SeriesSql
+from fencepost.store.sql.records.series import SeriesPlans, SeriesSql
 
 SERIES = SeriesPlans(
     SeriesSql(

@@ -8,7 +8,7 @@ from typing import Any
 from fencepost.core.bounds import DUMP_BYTES
 from fencepost.core.job.job import JobRecord, NewJob
 from fencepost.errors import DuplicateJobError
-from fencepost.store.interface.transfer import Loaded, LoadReply, Present
+from fencepost.store.interface.records.transfer import Loaded, LoadReply, Present
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.flows.enqueue import DELIVERY, callback_fields
 from fencepost.store.postgres.jobs.catalog import Env, JobNumbers
@@ -26,7 +26,7 @@ from fencepost.store.sql.codec import (
     SCHEDULED,
     encode_json,
 )
-from fencepost.store.sql.transfer import (
+from fencepost.store.sql.records.transfer import (
     DumpPlans,
     DumpSql,
     attempt_fields,

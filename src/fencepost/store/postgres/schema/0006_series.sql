@@ -1,5 +1,5 @@
 -- oldest: 4
--- Samples of the store's counts, each as core/series.py encodes it; coarser steps are kept for longer.
+-- Samples of the store's counts, each as core/stats/series.py encodes it; coarser steps are kept for longer.
 create table fencepost.series(
   step integer not null,
   at timestamptz not null,

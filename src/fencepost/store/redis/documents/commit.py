@@ -18,7 +18,7 @@ from fencepost.store.redis.documents.kept import Kept
 from fencepost.store.redis.documents.places import BLOCK, NOWHERE, Places, letters_key, places
 from fencepost.store.redis.jobs.catalog import Env, pack
 from fencepost.store.sql.codec import SCHEDULED
-from fencepost.store.sql.transfer import NOT_ACCEPTED
+from fencepost.store.sql.records.transfer import NOT_ACCEPTED
 
 ABSENT, EXACT, BEGINS, REVISED = b"absent", b"exact", b"begins", b"revised"
 ABOVE = b"above"
@@ -109,6 +109,8 @@ class Changes:
         self._left: defaultdict[bytes, list[msgspec.Raw]] = defaultdict(list)
         self._lifetimes: dict[int, int] = {}
         self._letters: list[list[Any]] = []
+        self._flows: dict[str, None] = {}
+        """Flows whose jobs have come or gone."""
 
     def add(self, kept: Kept, *, is_deleted: bool) -> None:
         """Take up what becomes of one job; nothing if it is as it was read."""
@@ -152,6 +154,8 @@ class Changes:
         if after.lifetime is not None and after.lifetime != before.lifetime:
             block = seq // BLOCK
             self._lifetimes[block] = min(self._lifetimes.get(block, NEVER), after.lifetime)
+        if before.flow != after.flow:
+            self._flows |= dict.fromkeys(flow for flow in (before.flow, after.flow) if flow)
         for at in after.counted:
             self._counted[at] += 1
         for at in before.counted:
@@ -167,6 +171,8 @@ class Changes:
             yield from portions([b"ZREM", key], members, 1)
         for key, pairs in self._adds.items():
             yield from portions([b"ZADD", key], pairs, 2)
+        for flow in self._flows:
+            yield [b"FLOW", env.key("flows"), env.key("flow", flow), flow]
         for key, pairs in self._sets.items():
             yield from portions([b"HSET", key], pairs, 2)
         times = [word for block, at in self._lifetimes.items() for word in (at, block)]

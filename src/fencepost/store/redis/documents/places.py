@@ -18,7 +18,7 @@ BLOCK = 256
 class Places:
     """Where the indexes and counters have a job."""
 
-    __slots__ = ("counted", "lane", "lifetime", "run_at", "sorted")
+    __slots__ = ("counted", "flow", "lane", "lifetime", "run_at", "sorted")
 
     def __init__(self) -> None:
         self.sorted: dict[bytes, int] = {}
@@ -29,6 +29,8 @@ class Places:
         """The lane in which it can be claimed."""
         self.run_at = 0
         """Its place in that lane."""
+        self.flow: str | None = None
+        """Its flow, which the list of flows has as long as it has jobs."""
         self.lifetime: int | None = None
         """When it expires, unless it ends before. The index has the first such time of each block
         of jobs, and is allowed to have an earlier one: it is corrected when that has come. So
@@ -73,6 +75,7 @@ def places(env: Env, seq: int, document: Document, lease: LeaseRecord | None) ->
             put[env.key("tag", name, value)] = seq
     if document.flow is not None:
         put[env.key("flow", document.flow)] = seq
+        found.flow = document.flow
     if document.correlation_id is not None:
         put[env.key("correlation", document.correlation_id)] = seq
     found.counted.append((env.key("counts"), field(NUMBER[state], queue, type_)))

@@ -74,7 +74,8 @@ class Unit:
         self._deadline: int | None = None
         self._links: defaultdict[int, list[int]] = defaultdict(list)
         self._opened = 0
-        self._adds = False
+        self.adds = False
+        """Whether it has jobs that are refused while none are accepted."""
         self._new: list[Kept] = []
         self._most: list[int] = []
         self._believed: int | None = None
@@ -246,7 +247,7 @@ class Unit:
         seq = self._numbers.pop(0)
         kept = Kept(seq, document, policy)
         self._kept[seq] = kept
-        self._adds = True
+        self.adds = True
         self.set_payload(kept, payload)
         self._put("ids", document.id, number_text(seq))
         self._new.append(kept)
@@ -320,6 +321,8 @@ class Unit:
 
     def commit(self) -> Plan[None]:
         """Write everything; if something has changed, nothing is written, and it begins anew."""
+        if self.env.before_commit is not None:
+            yield from self.env.before_commit(self)
         commands = [*self._commands, *self._changes()]
         for at, value in self._fields.items():
             if value != self._read_fields[at]:
@@ -361,7 +364,7 @@ class Unit:
             commit.check(ABSENT, jobs, kept.number)
         for place in range(self._opened):
             commit.premise(ROOM, self.env.key("lanes"), self._most[place])
-        if self._adds:
+        if self.adds:
             commit.premise(ACCEPTING, self.env.key("refusing"))
 
     def _changes(self) -> Iterator[list[Any]]:

@@ -123,7 +123,7 @@ class Connections:
                 connection.send_packed_command(connection.pack_commands([command, *wait]))
                 answers = [_received(connection) for _ in (command, *wait)]
                 if not isinstance(answers[0], theirs.NoScriptError):
-                    break  # else the server is new, or was told to forget its scripts
+                    break  # else the server is new, or has forgotten its scripts
         except BROKEN as error:
             connection.disconnect()
             raise self._broken(server, error) from None

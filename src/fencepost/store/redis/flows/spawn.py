@@ -31,7 +31,7 @@ def spawn(env: Env, spawns: Sequence[Spawn]) -> Plan[list[SpawnReply]]:
             continue
         new = [replace(job, flow=kept.document.flow) for job in each.jobs]
         placed = yield from accept(unit, new, atomic=True)
-        followed = yield from _gather(unit, kept, [each.kept for each in placed])
+        followed = yield from gather_spawned(unit, kept, [each.kept for each in placed])
         answers = tuple(each.reply for each in placed)
         replies.append(Spawned(each.job_id.lower(), answers, followed))
     replies = yield from with_states(unit, replies)
@@ -39,7 +39,7 @@ def spawn(env: Env, spawns: Sequence[Spawn]) -> Plan[list[SpawnReply]]:
     return replies
 
 
-def _gather(unit: Unit, parent: Kept, spawned: Sequence[Kept]) -> Plan[tuple[Moved, ...]]:
+def gather_spawned(unit: Unit, parent: Kept, spawned: Sequence[Kept]) -> Plan[tuple[Moved, ...]]:
     """Make jobs that gather the children of *parent* wait for *spawned*; return their moves."""
     # Also if none gathers now: one that comes meanwhile has to see what was spawned.
     parent.document.children += 1 if parent.document.children else 0

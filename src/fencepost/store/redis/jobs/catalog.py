@@ -7,7 +7,7 @@ become wrong.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from random import Random
 from typing import Any, NamedTuple
@@ -72,6 +72,8 @@ class Env(NamedTuple):
     catalog: Catalog
     chores: Chores
     held: HeldJobs
+    before_commit: Callable[[Any], Plan[None]] | None = None
+    """What is added to every commit of a unit, in a partition."""
 
     @property
     def rng(self) -> Random:

@@ -51,6 +51,10 @@ CHORES = ("recover", "expire", "promote")
 CHORE_TRIES = 5
 
 
+class ShortClaim(Claim, frozen=True):
+    """A claim that found more jobs, which only the limit of the app keeps from starting."""
+
+
 def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
     """Recover, expire and promote what is due, then lease up to ``request.limit`` jobs."""
     chores: dict[str, Callable[[], Plan[list[Moved]]]] = {
@@ -75,13 +79,13 @@ def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
         for name in todo:
             wanted.discard(name)
             moves[name] += yield from _chore(env, name, chores[name])
-    _, _, rows, due, ends, shut = answer
+    _, _, rows, due, ends, shut, short = answer
     jobs, corrupt = yield from _read(env, request, rows, now)
     moments = [int(float(moment)) for moment in (due, ends) if moment]
     opening = yield from opens_at(env, [type_.decode() for type_ in shut], now)
     waits = [moment - now for moment in (*moments, opening) if moment is not None]
     wait = max(min(waits), 0) / 1e6 if waits else None
-    return Claim(
+    return (ShortClaim if short else Claim)(
         jobs=jobs,
         recovered=moves["recover"],
         expired=moves["expire"],

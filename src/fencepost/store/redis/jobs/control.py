@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -40,6 +41,7 @@ from fencepost.store.redis.jobs.finish import KeptEnding
 from fencepost.store.redis.jobs.read import payload_of
 from fencepost.store.redis.limits.concurrency import admit, scope_of
 from fencepost.store.sql.codec import ENCODING_NUMBER, ENCRYPTED, MODE_NUMBER
+from fencepost.store.sql.control import each
 from fencepost.store.sql.endings import judge_parents
 
 
@@ -75,10 +77,7 @@ def retry(env: Env, requests: Sequence[RetryRequest]) -> Plan[list[RetryReply]]:
     """Run jobs again; one that had ended takes its key back first (S3-17, C45)."""
     unit = Unit(env)
     yield from unit.start()
-    replies: list[RetryReply] = []
-    for request in requests:
-        reply = yield from _retry(unit, request)
-        replies.append(reply)
+    replies = yield from each(requests, partial(_retry, unit))
     yield from unit.commit()
     return replies
 
@@ -172,13 +171,19 @@ def discard(env: Env, job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:
 def replay(env: Env, requests: Sequence[str | Replay]) -> Plan[list[ReplayReply]]:
     """Replace each dead letter by a fresh job, both or neither (S3-27)."""
     unit = Unit(env)
+    replies = yield from replay_in(unit, requests)
+    yield from unit.commit()
+    return replies
+
+
+def replay_in(unit: Unit, requests: Sequence[str | Replay]) -> Plan[list[ReplayReply]]:
+    """Do the same as a part of a unit."""
     yield from unit.reserve(len(requests))
     yield from unit.start()
     replies: list[ReplayReply] = []
     for request in requests:
         reply = yield from _replay(unit, as_replay(request))
         replies.append(reply)
-    yield from unit.commit()
     return replies
 
 

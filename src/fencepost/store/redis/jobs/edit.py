@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -28,16 +29,14 @@ from fencepost.store.redis.jobs.catalog import Env
 from fencepost.store.redis.jobs.read import whole
 from fencepost.store.redis.limits.concurrency import admit, scope_of
 from fencepost.store.sql.codec import ENCODING_NUMBER
+from fencepost.store.sql.control import each
 
 
 def edit(env: Env, edits: Sequence[Edit]) -> Plan[list[EditReply]]:
     """Change tags at any time, all else while the job waits (S1-106, S1-107, C46)."""
     unit = Unit(env)
     yield from unit.start()
-    replies: list[EditReply] = []
-    for item in edits:
-        reply = yield from _edit(unit, item)
-        replies.append(reply)
+    replies = yield from each(edits, partial(_edit, unit))
     yield from unit.commit()
     return replies
 

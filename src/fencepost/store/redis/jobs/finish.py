@@ -1,4 +1,4 @@
-"""KeptEnding attempts: the only code that takes a lease off a job.
+"""Ends of attempts: the only code that takes a lease off a job.
 
 Settling, recovering, expiring and cancelling all come through here, so that the lease goes, the
 attempt is recorded and the state changes together.

@@ -22,7 +22,7 @@ from fencepost.store.redis.documents.places import places
 from fencepost.store.redis.jobs.catalog import Env, field, pack
 from fencepost.store.redis.jobs.rows import new_document
 from fencepost.store.sql.codec import BY_NUMBER
-from fencepost.store.sql.transfer import NOT_ACCEPTED
+from fencepost.store.sql.records.transfer import NOT_ACCEPTED
 
 OF_NUMBER = -1
 """Stands for the number of a job, where that is its score; times from now on are not negative."""
@@ -82,6 +82,8 @@ class PlainJobs:
             }
             if found.lane is not None:
                 shape["ready"] = found.lane
+            if found.flow is not None:
+                shape["flow"] = found.flow
             self._shapes.append(shape)
             place = self._known[known] = len(self._shapes)
         return place

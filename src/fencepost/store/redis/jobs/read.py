@@ -102,7 +102,7 @@ def attempts_of(unit: Unit, kept: Kept) -> Plan[list[Attempt]]:
         rows.append(
             [lease.version, lease.attempt, lease.worker, outcome, lease.started_at, None, None]
         )
-    elif outcome is not None:
+    elif outcome is not None and document.started_at is not None:  # a mirror has not run here
         times = (document.started_at, document.completed_at)
         own = (document.lease_version, document.attempt, document.worker, outcome)
         rows.append([*own, *times, None])

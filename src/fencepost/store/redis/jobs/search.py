@@ -1,4 +1,4 @@
-"""Searching jobs, newest first.
+"""Searching jobs, the newest or the oldest first.
 
 A tag, a flow or a correlation id has an index; so have jobs that run or wait for their time, by the
 sets that the store works with. An id is looked up. All else reads jobs in the order of their
@@ -18,7 +18,7 @@ from fencepost.store.interface.reader import JobPage
 from fencepost.store.plan import Plan
 from fencepost.store.redis.documents.kept import Kept
 from fencepost.store.redis.documents.unit import Unit
-from fencepost.store.redis.jobs.catalog import Env, number_of
+from fencepost.store.redis.jobs.catalog import Env, field, number_of
 from fencepost.store.redis.jobs.read import whole
 from fencepost.store.sql.codec import NUMBER
 
@@ -31,9 +31,9 @@ TIMED = {State.DELAYED, State.RETRYING}
 
 
 def find(env: Env, filter: JobFilter, page: PageRequest) -> Plan[JobPage]:
-    """Return one page of the jobs that meet *filter*, newest first."""
+    """Return one page of the jobs that meet *filter*."""
     unit = Unit(env)
-    seqs = yield from _search(unit, filter, page.after, page.limit + 1)
+    seqs = yield from _search(unit, filter, page, page.limit + 1)
     shown = seqs[: page.limit]
     jobs = yield from unit.jobs(shown)
     found = yield from whole(unit, list(jobs.values()))
@@ -41,11 +41,11 @@ def find(env: Env, filter: JobFilter, page: PageRequest) -> Plan[JobPage]:
     return JobPage(found, following, list(jobs))
 
 
-def count(env: Env, filter: JobFilter) -> Plan[int]:
+def count(env: Env, filter: JobFilter, at_most: int | None = None) -> Plan[int]:
     """Count the jobs that meet *filter*."""
     unit = Unit(env)
     if not filter.is_countable:
-        return len((yield from _search(unit, filter, None, None)))
+        return len((yield from _search(unit, filter, PageRequest(), at_most)))
     return (yield from _counted(unit, filter))
 
 
@@ -65,12 +65,12 @@ def _counted(unit: Unit, filter: JobFilter) -> Plan[int]:
     return total
 
 
-def _search(unit: Unit, filter: JobFilter, after: int | None, limit: int | None) -> Plan[list[int]]:
+def _search(unit: Unit, filter: JobFilter, page: PageRequest, limit: int | None) -> Plan[list[int]]:
     """Return the numbers of jobs, as many as *limit*."""
     found: list[int] = []
     few = yield from _few(unit, filter)
     if few is not None:
-        numbers = sorted((seq for seq in few if after is None or seq < after), reverse=True)
+        numbers = sorted(_beyond(few, page), reverse=not page.is_oldest_first)
         for start in range(0, len(numbers), PORTION):
             if limit is not None and len(found) >= limit:
                 break
@@ -79,10 +79,9 @@ def _search(unit: Unit, filter: JobFilter, after: int | None, limit: int | None)
         return found if limit is None else found[:limit]
     key = yield from _shortest(unit, filter)
     last, low = yield from unit.read([b"GET", unit.env.key("seq")], [b"GET", unit.env.key("low")])
-    bottom = int(low or 0)
-    pages = _Pages(unit, key, int(last or 0) + 1 if after is None else after, bottom)
+    pages = _Pages(unit, key, page, int(low or 0) + 1, int(last or 0))
     # From the first page on, the counters say how many there are.
-    stop = _Stop(unit, filter) if after is None and key is None else None
+    stop = _Stop(unit, filter) if page.after is None and key is None else None
     while limit is None or len(found) < limit:
         seqs = yield from pages.following()
         if not seqs:
@@ -95,28 +94,50 @@ def _search(unit: Unit, filter: JobFilter, after: int | None, limit: int | None)
     return found if limit is None else found[:limit]
 
 
-class _Pages:
-    """The numbers of jobs from the newest on, all of them or those of an index."""
+def _beyond(numbers: Iterable[int], page: PageRequest) -> Iterator[int]:
+    """Yield the numbers that come after those of earlier pages."""
+    after = page.after
+    for seq in numbers:
+        if after is None or (seq > after if page.is_oldest_first else seq < after):
+            yield seq
 
-    def __init__(self, unit: Unit, key: bytes | None, after: int, bottom: int) -> None:
+
+class _Pages:
+    """The numbers of jobs from one end on, all of them or those of an index."""
+
+    def __init__(
+        self, unit: Unit, key: bytes | None, page: PageRequest, low: int, high: int
+    ) -> None:
         self._unit = unit
         self._key = key
-        self._after = after
-        self._bottom = bottom
+        self._is_up = page.is_oldest_first
+        after = page.after
+        if after is not None and self._is_up:
+            low = max(low, after + 1)
+        elif after is not None:
+            high = min(high, after - 1)
+        self._low = low
+        self._high = high
 
     def following(self) -> Plan[list[int]]:
         """Return the next portion; nothing at the end."""
-        if self._after <= self._bottom + 1:
+        low, high = self._low, self._high
+        if low > high:
             return []
-        top = self._after - 1
-        if self._key is None:
-            seqs = list(range(top, max(top - PORTION, self._bottom), -1))
-        else:
-            part = [b"ZREVRANGEBYSCORE", self._key, top, b"-inf", b"LIMIT", 0, PORTION]
-            (numbers,) = yield from self._unit.read(part)
+        if self._key is not None:
+            by, *ends = (b"ZRANGEBYSCORE", low, high)
+            if not self._is_up:
+                by, *ends = (b"ZREVRANGEBYSCORE", high, low)
+            (numbers,) = yield from self._unit.read([by, self._key, *ends, b"LIMIT", 0, PORTION])
             seqs = list(map(number_of, numbers))
-        if seqs:
-            self._after = seqs[-1]
+        elif self._is_up:
+            seqs = list(range(low, min(low + PORTION - 1, high) + 1))
+        else:
+            seqs = list(range(high, max(high - PORTION + 1, low) - 1, -1))
+        if seqs and self._is_up:
+            self._low = seqs[-1] + 1
+        elif seqs:
+            self._high = seqs[-1] - 1
         return seqs
 
 
@@ -140,6 +161,8 @@ class _Stop:
 def _few(unit: Unit, filter: JobFilter) -> Plan[list[int] | None]:
     """Return the numbers of jobs among which all are that a filter can meet; None if unknown."""
     env = unit.env
+    if filter.key is not None:
+        return (yield from _keyed(unit, filter.key))
     if len(filter.id_prefix or "") == WHOLE_ID:
         found = yield from unit.numbers_of([bytes.fromhex(filter.id_prefix or "")])
         return list(found.values())
@@ -151,6 +174,15 @@ def _few(unit: Unit, filter: JobFilter) -> Plan[list[int] | None]:
             (numbers,) = yield from unit.read([b"ZRANGE", key, 0, -1])
             return list(map(number_of, numbers))
     return None
+
+
+def _keyed(unit: Unit, key: str) -> Plan[list[int]]:
+    """Return the numbers of the jobs of all types that took a key last."""
+    (names,) = yield from unit.read([b"HKEYS", unit.env.key("counts")])
+    types = {name.decode().split("\n")[2] for name in names}
+    fields = [field(type_, key) for type_ in sorted(types)]
+    held = yield from unit.fields(unit.env.key("keys"), fields)
+    return [int(text.split()[0]) for text in held.values() if text]
 
 
 def _shortest(unit: Unit, filter: JobFilter) -> Plan[bytes | None]:
@@ -187,6 +219,7 @@ def _meets(kept: Kept, filter: JobFilter) -> bool:
         and filter.flow in (None, document.flow)
         and filter.correlation_id in (None, document.correlation_id)
         and filter.tags.items() <= (document.tags or {}).items()
+        and filter.key in (None, document.key)
         and document.id.hex().startswith(filter.id_prefix or "")
         and (after is None or document.created_at >= to_us(after))
         and (before is None or document.created_at < to_us(before))

@@ -14,20 +14,21 @@ from fencepost.core.events import NewEvent, SentEvent, jobs_for
 from fencepost.core.job.job import NewJob
 from fencepost.core.values.names import id_text
 from fencepost.core.values.times import from_us
-from fencepost.store.interface.crons import CronFire, Fired, FireReply
-from fencepost.store.interface.events import EventReply
 from fencepost.store.interface.queue import Duplicate, EnqueueReply
+from fencepost.store.interface.records.crons import CronFire, Fired, FireReply
+from fencepost.store.interface.records.events import EventReply
 from fencepost.store.plan import Plan
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env
 from fencepost.store.redis.jobs.enqueue import store_plain
-from fencepost.store.redis.partitions.delivery import read_times
-from fencepost.store.redis.partitions.hub import HOME, LOOK, WRITE, Hub
+from fencepost.store.redis.partitions.hub import HOME, WRITE, Hub
+from fencepost.store.redis.partitions.keys import prepare
 from fencepost.store.redis.partitions.numbers import partition_of
-from fencepost.store.redis.partitions.outbox import Part, intent_job
-from fencepost.store.redis.partitions.submit import SplitSubmission, holders, prepare
+from fencepost.store.redis.partitions.outbox.delivery import read_times
+from fencepost.store.redis.partitions.outbox.entries import Part, intent_job
+from fencepost.store.redis.partitions.submit import SplitSubmission
 from fencepost.store.redis.records.events import append
-from fencepost.store.sql.events import record_of
+from fencepost.store.sql.records.events import record_of
 
 
 class _Arrival:
@@ -84,8 +85,17 @@ def send(hub: Hub, event: NewEvent, jobs: Sequence[NewJob]) -> Plan[EventReply]:
     """Record an event, with the jobs of its handlers."""
     event_id = id_text(event.id or hub.clock.new_id())
     own = jobs_for(event_id, event, jobs)
-    held = yield from _held(hub, own)
-    fresh = [job for place, job in enumerate(own) if place not in held]
+    numbers = [partition_of(job.queue) for job in own]
+    keyed = [place for place, job in enumerate(own) if job.key is not None]
+    if keyed:
+        yield from prepare(hub, [own[p] for p in keyed], [numbers[p] for p in keyed])
+    submission = SplitSubmission(hub, own, numbers, is_atomic=True)
+    held = yield from submission.held()
+    fresh = [
+        replace(job, id=id_)
+        for place, (job, id_) in enumerate(zip(own, submission.ids, strict=True))
+        if place not in held
+    ]
     arrival = _Arrival(hub, fresh)
     intent = (yield from arrival.prepare()) if fresh else None
     replies = _in_order(len(own), held, arrival.expected())
@@ -99,22 +109,9 @@ def _in_order(
     count: int, held: dict[int, Duplicate], fresh: Sequence[EnqueueReply]
 ) -> list[EnqueueReply]:
     following = iter(fresh)
-    return [held[place] if place in held else next(following) for place in range(count)]
-
-
-def _held(hub: Hub, jobs: Sequence[NewJob]) -> Plan[dict[int, Duplicate]]:
-    """Return whose keys are held, or raise DuplicateJobError if one asks to be refused."""
-    found: dict[int, Duplicate] = {}
-    for place, job in enumerate(jobs):
-        if job.key is None:
-            continue
-        number = partition_of(job.queue)
-        yield from prepare(hub, [job], [number])
-        for reply in (yield from hub.ask(number, LOOK, holders, [job])):
-            if reply.is_rejected:
-                raise reply.error
-            found[place] = reply
-    return found
+    states = {reply.job_id: reply.state for reply in fresh}
+    found = [held.get(place) or next(following) for place in range(count)]
+    return [replace(each, state=states.get(each.job_id, each.state)) for each in found]
 
 
 def _record(

@@ -1,4 +1,4 @@
-"""What operators do with jobs, where these are; and what mirrors elsewhere have to know of it."""
+"""What operators do with jobs, where these are; news for mirrors are delivered at once."""
 
 from __future__ import annotations
 
@@ -6,28 +6,32 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from fencepost.core.job.replays import BulkReplay
 from fencepost.core.values.names import id_text
 from fencepost.store.interface.control import (
+    Advanced,
     CancelReply,
     DiscardReply,
     Edit,
     Edited,
     EditReply,
+    NotFound,
     Replay,
+    Replayed,
     ReplayReply,
     RetryReply,
     RetryRequest,
+    advanced,
     as_replay,
 )
 from fencepost.store.interface.queue import Moved
 from fencepost.store.plan import Plan
-from fencepost.store.redis.partitions.delivery import deliver_quietly
-from fencepost.store.redis.partitions.hub import LOOK, WRITE, Hub
+from fencepost.store.redis.partitions.hub import HOME, Hub
 from fencepost.store.redis.partitions.leases import scatter, settled_moves
-from fencepost.store.redis.partitions.mirrors import apply, needing, standing
-from fencepost.store.redis.partitions.numbers import gathering, is_stamped
-from fencepost.store.redis.partitions.outbox import has_entries, without_entries
-from fencepost.store.redis.partitions.submit import subscribe
+from fencepost.store.redis.partitions.numbers import is_stamped
+from fencepost.store.redis.partitions.outbox.delivery import deliver_quietly
+from fencepost.store.redis.partitions.outbox.entries import has_entries, without_entries
+from fencepost.store.redis.partitions.views.reader import get
 
 
 def cancel(hub: Hub, job_ids: Sequence[str]) -> Plan[list[CancelReply]]:
@@ -40,49 +44,32 @@ def cancel(hub: Hub, job_ids: Sequence[str]) -> Plan[list[CancelReply]]:
 
 
 def retry(hub: Hub, requests: Sequence[RetryRequest]) -> Plan[list[RetryReply]]:
-    """Run jobs again; mirrors of those that had ended follow."""
+    """Run jobs again, with news for mirrors of those that had ended."""
     numbers = yield from hub.whereabouts([each.job_id for each in requests])
     replies = yield from scatter(
         hub, requests, numbers, lambda store, part: store.control.retry(part)
     )
-    for reply, number in zip(replies, numbers, strict=True):
-        if isinstance(reply, Moved) and reply.was.is_terminal:
-            yield from _tell(hub, number, reply.job_id)
+    changed = [
+        number
+        for each, reply, number in zip(requests, replies, numbers, strict=True)
+        if isinstance(reply, Moved) and (reply.was.is_terminal or each.priority is not None)
+    ]
+    yield from deliver_quietly(hub, changed)
     return (yield from settled_moves(hub, replies, numbers))
 
 
 def edit(hub: Hub, edits: Sequence[Edit]) -> Plan[list[EditReply]]:
-    """Change jobs where they are; mirrors get a new priority too."""
+    """Change jobs where they are, with news of a new priority for mirrors."""
     numbers = yield from hub.whereabouts([each.job_id for each in edits])
     replies = yield from scatter(hub, edits, numbers, lambda store, part: store.control.edit(part))
+    changed: list[int] = []
     for place, (each, reply) in enumerate(zip(edits, replies, strict=True)):
         if isinstance(reply, Edited):
-            if each.priority is not None:
-                yield from _tell(hub, numbers[place], reply.job.id)
-            if has_entries(reply.moved):
-                replies[place] = replace(reply, moved=without_entries(reply.moved))
-                yield from deliver_quietly(hub, [numbers[place]])
+            if each.priority is not None or has_entries(reply.moved):
+                changed.append(numbers[place])
+            replies[place] = replace(reply, moved=without_entries(reply.moved))
+    yield from deliver_quietly(hub, changed)
     return replies
-
-
-def _tell(hub: Hub, number: int, job_id: str) -> Plan[None]:
-    """Bring mirrors of a live job up to date that jobs wait for.
-
-    The report comes first: a mirror that waits again must learn of the next end.
-    """
-    others = sorted((yield from hub.refresh()) - {number})
-    names = list(dict.fromkeys([job_id, gathering(job_id)]))
-    asked = [(name, other) for name in names for other in others]
-    calls = [hub.at(other).plan(LOOK, needing, name) for name, other in asked]
-    needed = (yield from hub.each(calls)) if calls else []
-    targets = [pair for pair, is_needed in zip(asked, needed, strict=True) if is_needed]
-    if not targets:
-        return
-    yield from subscribe(hub, [(number, job_id, name, target) for name, target in targets])
-    (mirror,) = yield from hub.ask(number, LOOK, standing, [job_id])
-    if mirror is not None:
-        news = [(replace(mirror, id=name), target) for name, target in targets]
-        yield from hub.each([hub.at(target).plan(WRITE, apply, [own]) for own, target in news])
 
 
 def replay(hub: Hub, requests: Sequence[str | Replay]) -> Plan[list[ReplayReply]]:
@@ -104,3 +91,52 @@ def discard(hub: Hub, job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:
     return (
         yield from scatter(hub, job_ids, numbers, lambda store, part: store.control.discard(part))
     )
+
+
+def advance(hub: Hub, replay: BulkReplay, requests: Sequence[Replay] = ()) -> Plan[Advanced | None]:
+    """Replay dead letters, and keep the replay with what became of them.
+
+    No transaction spans partitions. So the home notes first which dead letters are replayed as
+    which new jobs; then they are replayed where they are; then the home counts them. Who finds a
+    note repeats it. A dead letter that is gone by then was replayed by this very note if there is
+    a job with the id that it gives: so each is replayed once, and counted once.
+    """
+    if not requests:
+        return (yield from _keep(hub, replay))
+    numbers = yield from hub.whereabouts([each.job_id for each in requests])
+    named = [
+        each if each.id else replace(each, id=hub.at(number).clock.new_id())
+        for each, number in zip(requests, numbers, strict=True)
+    ]
+    pending = tuple((each.job_id, id_text(each.id or b"")) for each in named)
+    noted = yield from _keep(hub, replace(replay, pending=pending))
+    if noted is None:
+        return None
+    replies = yield from _replies(hub, named)
+    result = advanced(replace(replay, version=replay.version + 1, pending=()), replies)
+    kept = yield from _keep(hub, result.replay)
+    return None if kept is None else result
+
+
+def _keep(hub: Hub, bulk: BulkReplay) -> Plan[Advanced | None]:
+    """Keep what *bulk* says, if it has not changed."""
+    return (yield from hub.on(HOME, hub.home.replays.advance(bulk)))
+
+
+def _replies(hub: Hub, requests: Sequence[Replay]) -> Plan[list[ReplayReply]]:
+    """Replay dead letters; one that is gone counts as replayed if its new job is there."""
+    replies = yield from replay(hub, requests)
+    asked = [
+        id_text(each.id or b"")
+        for each, reply in zip(requests, replies, strict=True)
+        if isinstance(reply, NotFound)
+    ]
+    found = (yield from get(hub, asked)) if asked else []
+    made = {job.id: job for job in found if job is not None}
+    checked: list[ReplayReply] = []
+    for each, reply in zip(requests, replies, strict=True):
+        job = made.get(id_text(each.id or b""))
+        if isinstance(reply, NotFound) and job is not None:
+            reply = Replayed(each.job_id, job.id, job.type, job.state)
+        checked.append(reply)
+    return checked

@@ -4,34 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.store.interface.access import AccessFacet, AuditFacet
-from fencepost.store.interface.cluster import ClusterFacet
-from fencepost.store.interface.control import ControlFacet
-from fencepost.store.interface.crons import CronsFacet
-from fencepost.store.interface.events import EventsFacet
+from fencepost.store.interface.control import ControlFacet, ReplaysFacet
 from fencepost.store.interface.facet import Binder, BoundFacet
 from fencepost.store.interface.joins import JoinsFacet
-from fencepost.store.interface.overview import OverviewFacet
 from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.reader import ReaderFacet
-from fencepost.store.interface.refusals import RefusalsFacet
-from fencepost.store.interface.series import SeriesFacet
+from fencepost.store.interface.records.access import AccessFacet, AuditFacet
+from fencepost.store.interface.records.cluster import ClusterFacet
+from fencepost.store.interface.records.crons import CronsFacet
+from fencepost.store.interface.records.events import EventsFacet
+from fencepost.store.interface.records.overview import OverviewFacet
+from fencepost.store.interface.records.refusals import RefusalsFacet
+from fencepost.store.interface.records.series import SeriesFacet
+from fencepost.store.interface.records.transfer import TransferFacet
 from fencepost.store.interface.settings import SettingsFacet
 from fencepost.store.interface.store import Facets
-from fencepost.store.interface.transfer import TransferFacet
 from fencepost.store.interface.upkeep import UpkeepFacet
 from fencepost.store.plan import Plan
 from fencepost.store.redis.partitions import (
     arrivals,
     control,
     leases,
-    reader,
     records,
-    statistics,
+    spawn,
     submit,
     transfer,
 )
 from fencepost.store.redis.partitions.hub import HOME, Hub
+from fencepost.store.redis.partitions.views import overview, reader, statistics
 
 bound: Binder[Hub] = Binder()
 
@@ -51,6 +51,7 @@ def facets(hub: Hub, joins: JoinsFacet) -> Facets:
     return Facets(
         queue=PartitionedQueue(hub),
         control=PartitionedControl(hub),
+        replays=PartitionedReplays(hub),
         reader=PartitionedReader(hub),
         settings=PartitionedSettings(hub),
         upkeep=PartitionedUpkeep(hub),
@@ -73,7 +74,7 @@ class PartitionedQueue(BoundFacet[Hub], QueueFacet):
     heartbeat = bound(leases.heartbeat)
     save = bound(leases.save)
     settle = bound(leases.settle)
-    spawn = bound(leases.spawn)
+    spawn = bound(spawn.spawn)
 
 
 class PartitionedControl(BoundFacet[Hub], ControlFacet):
@@ -82,6 +83,12 @@ class PartitionedControl(BoundFacet[Hub], ControlFacet):
     edit = bound(control.edit)
     replay = bound(control.replay)
     discard = bound(control.discard)
+
+
+class PartitionedReplays(BoundFacet[Hub], ReplaysFacet):
+    start = at_home("replays", "start")
+    list = at_home("replays", "list")
+    advance = bound(control.advance)
 
 
 class PartitionedReader(BoundFacet[Hub], ReaderFacet):
@@ -140,15 +147,17 @@ class PartitionedCluster(BoundFacet[Hub], ClusterFacet):
     announce = at_home("cluster", "announce")
     retire = at_home("cluster", "retire")
     workers = at_home("cluster", "workers")
+    gone = at_home("cluster", "gone")
     lead = at_home("cluster", "lead")
     resign = at_home("cluster", "resign")
 
 
 class PartitionedOverview(BoundFacet[Hub], OverviewFacet):
-    queues = bound(records.queues)
-    types = bound(records.types)
-    ended = bound(records.ended)
-    inspect = bound(records.inspect)
+    queues = bound(overview.queues)
+    types = bound(overview.types)
+    ended = bound(overview.ended)
+    flows = bound(statistics.flows)
+    inspect = bound(overview.inspect)
 
 
 class PartitionedEvents(BoundFacet[Hub], EventsFacet):

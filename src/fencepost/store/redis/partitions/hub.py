@@ -23,16 +23,21 @@ from fencepost.errors import StoreError, StoreUnavailableError, UnknownOutcomeEr
 from fencepost.store.interface.store import Listener, Topic
 from fencepost.store.notify import Listeners, LocalListener
 from fencepost.store.plan import Declaration, Effect, Operation, Plan, Statement, Wakes
-from fencepost.store.redis.documents.unit import Unit
-from fencepost.store.redis.jobs.catalog import Env, field, read
+from fencepost.store.redis.partitions.home import (
+    add_strays,
+    adopt,
+    directory,
+    note,
+    quota_of,
+    shared_settings,
+    strays_of,
+)
 from fencepost.store.redis.partitions.numbers import (
-    OUTBOX,
-    PARTITIONS,
-    SPREAD,
     partition_of_id,
     prefix_of,
     stamping,
 )
+from fencepost.store.redis.partitions.outbox.news import note_changes
 from fencepost.store.redis.store import RedisStore
 
 T = TypeVar("T")
@@ -65,6 +70,8 @@ class Partition(RedisStore):
         super().__init__(url, clock=clock, **options)
         self.number = number
         self._notifier.share(listeners)
+
+    before_commit = staticmethod(note_changes)
 
     def plan(self, declaration: Declaration, plan: Any, *args: Any, **kwargs: Any) -> PartitionCall:
         """Return the call of a plan of our own."""
@@ -164,7 +171,7 @@ class Hub:
         now = self.clock.monotonic()
         is_old = self._seen_at is None or not 0 <= now - self._seen_at < POLL_INTERVAL
         if is_needed or is_old:
-            numbers, strays = yield from self.ask(HOME, LOOK, _directory)
+            numbers, strays = yield from self.ask(HOME, LOOK, directory)
             self.known, self.has_strays = set(numbers), strays
             self._seen_at = now
         return self.known
@@ -172,10 +179,11 @@ class Hub:
     def found(self, numbers: Iterable[int]) -> Plan[None]:
         """Make sure that partitions are noted, and have taken over what holds in all."""
         for number in sorted(set(numbers) - self._founded):
-            yield from self.ask(HOME, SHARE, _note, number)
+            yield from self.ask(HOME, SHARE, note, number)
             for _ in range(ADOPT_TRIES):
+                limit = yield from self.ask(HOME, LOOK, quota_of)
                 shared = yield from self.ask(HOME, LOOK, shared_settings)
-                if not (yield from self.ask(number, SHARE, _adopt, shared)):
+                if not (yield from self.ask(number, SHARE, adopt, shared, limit)):
                     break
             self._founded.add(number)
             self.known.add(number)
@@ -185,7 +193,7 @@ class Hub:
         numbers = [partition_of_id(job_id) for job_id in job_ids]
         if self.has_strays and job_ids:
             asked = [job_id.lower() for job_id in job_ids]
-            found = yield from self.ask(HOME, LOOK, _strays, asked)
+            found = yield from self.ask(HOME, LOOK, strays_of, asked)
             numbers = [
                 number if stray is None else stray
                 for number, stray in zip(numbers, found, strict=True)
@@ -195,14 +203,14 @@ class Hub:
     def find_strays(self, job_ids: Sequence[str]) -> Plan[set[str]]:
         """Return which jobs were moved here under an id that names another partition."""
         asked = [job_id.lower() for job_id in job_ids]
-        found = (yield from self.ask(HOME, LOOK, _strays, asked)) if asked else []
+        found = (yield from self.ask(HOME, LOOK, strays_of, asked)) if asked else []
         return {job_id for job_id, at in zip(asked, found, strict=True) if at is not None}
 
     def note_strays(self, strays: dict[str, int]) -> Plan[None]:
         """Note ids that name another partition than theirs, before their jobs are stored."""
         if strays:
             self.has_strays = True
-            yield from self.ask(HOME, WRITE, _add_strays, strays)
+            yield from self.ask(HOME, WRITE, add_strays, strays)
 
     # What was not available lately.
 
@@ -299,99 +307,3 @@ def outcome_of(replies: Sequence[Any], calls: Sequence[PartitionCall]) -> list[A
     if writes and is_partly_done and isinstance(first, StoreUnavailableError):
         raise UnknownOutcomeError(f"it was done in some partitions only: {first}") from first
     raise next((each for each in errors if isinstance(each, UnknownOutcomeError)), first)
-
-
-# Plans of the home, and of a partition that is founded.
-
-
-def _directory(env: Env) -> Plan[tuple[list[int], bool]]:
-    _, numbers, strays = yield from read(
-        env, [b"HKEYS", env.key("partitions")], [b"HLEN", env.key("strays")]
-    )
-    return [int(number) for number in numbers], bool(strays)
-
-
-def _note(env: Env, number: int) -> Plan[None]:
-    assert 0 <= number < PARTITIONS
-    unit = Unit(env)
-    name = str(number).encode()
-    if (yield from unit.field(env.key("partitions"), name)) is None:
-        unit.set_field(env.key("partitions"), name, b"1")
-        yield from unit.commit()
-
-
-class Shared(NamedTuple):
-    """What holds in all partitions."""
-
-    pauses: frozenset[bytes]
-    limits: dict[bytes, bytes]
-    is_refusing: bool
-
-
-def _is_shared(pause: bytes) -> bool:
-    scope, _, name = pause.decode().partition("\n")
-    return scope == "type" or name in SPREAD or name == OUTBOX
-
-
-def shared_settings(env: Env) -> Plan[Shared]:
-    """Return what holds in all partitions, as this one has it."""
-    _, pauses, flat, refusing = yield from read(
-        env,
-        [b"SMEMBERS", env.key("pauses")],
-        [b"HGETALL", env.key("type_limits")],
-        [b"EXISTS", env.key("refusing")],
-    )
-    return Shared(
-        frozenset(filter(_is_shared, pauses)),
-        dict(zip(flat[::2], flat[1::2], strict=True)),
-        bool(refusing),
-    )
-
-
-def _adopt(env: Env, shared: Shared) -> Plan[bool]:
-    """Take over what holds in all; tell whether anything was different."""
-    own = yield from shared_settings(env)
-    wanted = shared._replace(pauses=shared.pauses | {field("queue", OUTBOX)})
-    if own == wanted:
-        return False
-    unit = Unit(env)
-    for name in wanted.pauses - own.pauses:
-        unit.do(b"SADD", env.key("pauses"), name)
-    for name in own.pauses - wanted.pauses:
-        unit.do(b"SREM", env.key("pauses"), name)
-    for name, text in wanted.limits.items():
-        unit.do(b"HSET", env.key("type_limits"), name, text)
-    for name in own.limits.keys() - wanted.limits.keys():
-        unit.do(b"HDEL", env.key("type_limits"), name)
-    if wanted.is_refusing:
-        unit.do(b"SET", env.key("refusing"), 1)
-    else:
-        unit.do(b"DEL", env.key("refusing"))
-    yield from unit.commit()
-    return True
-
-
-def _strays(env: Env, job_ids: Sequence[str]) -> Plan[list[int | None]]:
-    _, found = yield from read(env, [b"HMGET", env.key("strays"), *map(str.encode, job_ids)])
-    return [None if number is None else int(number) for number in found]
-
-
-def _add_strays(env: Env, strays: dict[str, int]) -> Plan[None]:
-    unit = Unit(env)
-    for job_id, number in strays.items():
-        unit.do(b"HSET", env.key("strays"), job_id.encode(), number)
-    yield from unit.commit()
-
-
-def bind(env: Env, types: dict[str, int]) -> Plan[dict[str, int]]:
-    """Bind types to partitions, unless they are bound; return where they are."""
-    unit = Unit(env)
-    key = env.key("bound")
-    found: dict[str, int] = {}
-    for type_, number in types.items():
-        text = yield from unit.field(key, type_.encode())
-        if text is None:
-            unit.set_field(key, type_.encode(), str(number).encode())
-        found[type_] = number if text is None else int(text)
-    yield from unit.commit()
-    return found

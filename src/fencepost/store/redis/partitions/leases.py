@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from fencepost.core.bounds import CLAIM_MAX, POLL_INTERVAL
 from fencepost.core.job.outcome import Settlement
 from fencepost.core.limits.weights import deal
-from fencepost.errors import InvalidJobError, StoreError
+from fencepost.errors import StoreError
 from fencepost.store.interface.queue import (
     Beat,
     Claim,
@@ -24,12 +24,9 @@ from fencepost.store.interface.queue import (
     Save,
     SaveReply,
     SettleReply,
-    Spawn,
-    Spawned,
-    SpawnReply,
 )
 from fencepost.store.plan import Operation, Plan
-from fencepost.store.redis.partitions.delivery import deliver_all, deliver_quietly
+from fencepost.store.redis.jobs.claim import ShortClaim
 from fencepost.store.redis.partitions.hub import Hub, Partition, PartitionCall
 from fencepost.store.redis.partitions.numbers import (
     SPREAD,
@@ -38,8 +35,12 @@ from fencepost.store.redis.partitions.numbers import (
     partition_of_id,
     partition_of_token,
 )
-from fencepost.store.redis.partitions.outbox import has_entries, without_entries
-from fencepost.store.redis.partitions.submit import prepare
+from fencepost.store.redis.partitions.outbox.delivery import deliver_all, deliver_quietly
+from fencepost.store.redis.partitions.outbox.entries import has_entries, without_entries
+from fencepost.store.redis.partitions.quotas import make_room
+
+ROOM_TRIES = 3
+"""How often a claim asks for room under the limit of the app."""
 
 
 def claim(hub: Hub, request: ClaimRequest) -> Plan[Claim]:
@@ -65,12 +66,33 @@ def _claim(hub: Hub, request: ClaimRequest) -> Plan[Claim]:
         left = limit - len(round_.jobs)
         if left > 0 and round_.got(number) >= shares[number]:
             yield from round_.ask({number: replace(requests[number], limit=left)})
+    yield from _claim_more(hub, round_, requests, limit)
     if not limit:  # the chores of a claim are done even if it can take no jobs
         yield from round_.ask({number: requests[number] for number in asked})
     if round_.errors and not round_.claims:
         raise round_.errors[0]
     yield from deliver_quietly(hub, round_.ended)
     return round_.merged(is_partial=len(asked) < len(requests) or bool(round_.errors))
+
+
+def _claim_more(
+    hub: Hub, round_: _Round, requests: Mapping[int, ClaimRequest], limit: int
+) -> Plan[None]:
+    """Claim where only a quota of the app's limit kept jobs from starting, if there is room."""
+    for _ in range(ROOM_TRIES):
+        wanted = dict.fromkeys(sorted(round_.short), limit - len(round_.jobs))
+        if not wanted or len(round_.jobs) >= limit:
+            return
+        try:
+            raised = yield from make_room(hub, wanted, content=round_.content)
+        except StoreError:
+            return  # what was claimed is claimed
+        for number in raised:
+            left = limit - len(round_.jobs)
+            if left > 0:
+                yield from round_.ask({number: replace(requests[number], limit=left)})
+        if not raised:
+            return
 
 
 def _shared(
@@ -113,6 +135,10 @@ class _Round:
         self.ended: list[int] = []
         """Partitions in which jobs ended that others wait for."""
         self._got: dict[int, int] = {}
+        self.short: set[int] = set()
+        """Partitions in which only their quotas of the app's limit keep jobs from starting."""
+        self.content: set[int] = set()
+        """Those that have answered otherwise."""
 
     @property
     def claims(self) -> list[Claim]:
@@ -144,6 +170,9 @@ class _Round:
                 raise reply
             else:
                 self._claims[number].append(reply)
+                is_short = isinstance(reply, ShortClaim)
+                (self.short if is_short else self.content).add(number)
+                (self.content if is_short else self.short).discard(number)
                 self._got[number] = self._got.get(number, 0) + len(reply.jobs)
                 moves = [*reply.recovered, *reply.expired, *reply.corrupt, *reply.followed]
                 if has_entries(moves):
@@ -245,28 +274,3 @@ def save(hub: Hub, saves: Sequence[Save]) -> Plan[list[SaveReply]]:
     """Keep checkpoints and progress where their jobs are."""
     numbers = yield from route(hub, [(each.job_id, each.token) for each in saves])
     return (yield from scatter(hub, saves, numbers, lambda store, part: store.queue.save(part)))
-
-
-def spawn(hub: Hub, spawns: Sequence[Spawn]) -> Plan[list[SpawnReply]]:
-    """Store what jobs spawn into queues of their own partition."""
-    numbers = yield from route(hub, [(each.job_id, each.token) for each in spawns])
-    for each, number in zip(spawns, numbers, strict=True):
-        own = [partition_of(job.queue) for job in each.jobs]
-        if any(other != number for other in own):
-            yield from _refuse_foreign(hub, each, number)
-        else:
-            yield from prepare(hub, each.jobs, own)
-    replies = yield from scatter(hub, spawns, numbers, lambda store, part: store.queue.spawn(part))
-    return (yield from settled_moves(hub, replies, numbers))
-
-
-def _refuse_foreign(hub: Hub, spawn: Spawn, number: int) -> Plan[None]:
-    """Raise InvalidJobError if a job of a valid lease spawns jobs into another partition."""
-    store = hub.at(number)
-    (reply,) = yield from hub.on(number, store.queue.spawn([replace(spawn, jobs=())]))
-    if isinstance(reply, Spawned):
-        names = {job.queue for job in spawn.jobs if partition_of(job.queue) != number}
-        raise InvalidJobError(
-            f"with partition=queue, a job can spawn jobs into queues of its own partition, which "
-            f"{', '.join(sorted(names))} is not; submit them instead, or choose the job's queue"
-        )

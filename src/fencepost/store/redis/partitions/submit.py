@@ -23,33 +23,34 @@ from msgspec.structs import replace
 from fencepost.core.flows.dependencies import check_depth, check_places
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.lifecycle import State, first_state
+from fencepost.core.job.policy import Priority
 from fencepost.core.job.timeouts import check_due
-from fencepost.core.values.names import RESERVED_TYPES, id_text
+from fencepost.core.values.names import id_text
 from fencepost.core.values.payload import differences
-from fencepost.errors import DependencyError, InvalidJobError, StoreError, UnknownDependencyError
+from fencepost.errors import (
+    DependencyError,
+    StoreError,
+    UnknownDependencyError,
+    UnknownOutcomeError,
+)
 from fencepost.store.interface.queue import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.plan import Plan
-from fencepost.store.redis.documents.document import body_of
-from fencepost.store.redis.documents.unit import Unit
-from fencepost.store.redis.jobs.catalog import Env
-from fencepost.store.redis.jobs.enqueue import find_holder
-from fencepost.store.redis.partitions.delivery import (
+from fencepost.store.redis.partitions.hub import WRITE, Hub
+from fencepost.store.redis.partitions.keys import fates, holders, prepare
+from fencepost.store.redis.partitions.numbers import (
+    by_partition,
+    gathering,
+    is_gathering,
+    partition_of,
+    stamped,
+)
+from fencepost.store.redis.partitions.outbox.delivery import (
     Replies,
     deliver_quietly,
     read_times,
     store_parts,
 )
-from fencepost.store.redis.partitions.hub import HOME, LOOK, WRITE, Hub, bind
-from fencepost.store.redis.partitions.mirrors import Mirror, standing
-from fencepost.store.redis.partitions.numbers import (
-    by_partition,
-    gathering,
-    is_gathering,
-    is_stamped,
-    partition_of,
-    stamped,
-)
-from fencepost.store.redis.partitions.outbox import (
+from fencepost.store.redis.partitions.outbox.entries import (
     COMMIT_WITHIN_US,
     Part,
     delete_by_id,
@@ -57,6 +58,8 @@ from fencepost.store.redis.partitions.outbox import (
     put,
     report_job,
 )
+from fencepost.store.redis.partitions.outbox.mirrors import Mirror, standing
+from fencepost.store.redis.partitions.outbox.news import Wanted, report_to
 
 
 def enqueue(hub: Hub, jobs: Sequence[NewJob], *, atomic: bool = False) -> Plan[list[EnqueueReply]]:
@@ -73,49 +76,21 @@ def enqueue(hub: Hub, jobs: Sequence[NewJob], *, atomic: bool = False) -> Plan[l
     return (yield from SplitSubmission(hub, jobs, numbers, is_atomic=atomic).store())
 
 
-def prepare(hub: Hub, jobs: Sequence[NewJob], numbers: Sequence[int]) -> Plan[None]:
-    """Found the partitions of jobs, bind types, and note ids that a caller has chosen."""
-    yield from hub.found(numbers)
-    pairs = list(zip(jobs, numbers, strict=True))
-    yield from bind_types(hub, [(job.type, number) for job, number in pairs if _is_bound(job)])
-    strays = {
-        id_text(job.id): number
-        for job, number in pairs
-        if job.id is not None and not is_stamped(job.id, number)
-    }
-    yield from hub.note_strays(strays)
-
-
-def _is_bound(job: NewJob) -> bool:
-    """Tell whether a job has what is judged within one partition."""
-    has_any = job.key is not None or job.concurrency_key is not None
-    return has_any and not job.type.startswith(RESERVED_TYPES)
-
-
-def bind_types(hub: Hub, pairs: Sequence[tuple[str, int]]) -> Plan[None]:
-    """Bind types to partitions, or raise InvalidJobError if one is bound to another."""
-    first: dict[str, int] = {}
-    for type_, number in pairs:
-        first.setdefault(type_, number)
-    lacking = {type_: number for type_, number in first.items() if type_ not in hub.bound}
-    if lacking:
-        hub.bound |= yield from hub.ask(HOME, WRITE, bind, lacking)
-    for type_, number in pairs:
-        if hub.bound[type_] != number:
-            raise InvalidJobError(
-                f"with partition=queue, jobs of type {type_!r} that have a key or a concurrency "
-                f"key must all be in queues of one partition, and some were submitted to another; "
-                f"give them one queue, or leave the key out"
-            )
-
-
 class _New(NamedTuple):
     """A new job of a submission to several partitions."""
 
     id: str
     number: int
     depth: int
+    priority: Priority
+    """Its own, or that of the most urgent for which it waits."""
     job: NewJob
+
+
+def _mirror(new: _New, id: str) -> Mirror:
+    """Return what stands elsewhere for a job that is about to be stored."""
+    job = new.job
+    return Mirror(id=id, type=job.type, node=job.node, priority=new.priority, depth=new.depth)
 
 
 class SplitSubmission:
@@ -129,6 +104,11 @@ class SplitSubmission:
         self._numbers = numbers
         self._is_atomic = is_atomic
         self._places = by_partition(numbers)
+        fresh = zip(jobs, numbers, hub.clock.new_ids(len(jobs)), strict=True)
+        self.ids = [job.id or stamped(id_, number) for job, number, id_ in fresh]
+        """What the jobs are going to be called."""
+        self._is_open = False
+        """Whether nobody can say yet which of the jobs are stored, and which keys are held."""
         self._new: list[_New] = []
         self._known: dict[str, tuple[int, Mirror]] = {}
         """Jobs that were there before, and their partitions."""
@@ -153,12 +133,26 @@ class SplitSubmission:
         intent = intent_job(parts)
         store = self._hub.at(source)
         (reply,) = yield from self._hub.on(source, store.queue.enqueue([intent]))
-        return (yield from self.finish(source, reply.job_id, parts, times))
+        replies = yield from self.finish(source, reply.job_id, parts, times)
+        if self._is_open:
+            raise UnknownOutcomeError(
+                "the jobs were accepted, and those of a partition that is away will be stored "
+                "when it is back; repeat it with the same keys to learn which jobs have them"
+            )
+        return replies
 
     def finish(
-        self, source: int, intent_id: str, parts: list[Part], times: dict[int, int]
+        self,
+        source: int,
+        intent_id: str,
+        parts: list[Part],
+        times: dict[int, int],
+        before: Replies | None = None,
     ) -> Plan[list[EnqueueReply]]:
-        """Store the parts of an intent that was stored, and delete it; all of it may come later."""
+        """Store the parts of an intent that was stored, and delete it; all of it may come later.
+
+        What partitions answered *before* counts too.
+        """
         stored: Replies = {}
         try:
             stored = yield from store_parts(self._hub, source, intent_id, parts, times)
@@ -166,7 +160,21 @@ class SplitSubmission:
         except StoreError:
             pass  # it is accepted: who delivers next stores what is missing
         yield from deliver_quietly(self._hub, stored)
-        return self.replies(stored)
+        return self.replies((yield from self._completed({**(before or {}), **stored})))
+
+    def _completed(self, stored: Replies) -> Plan[Replies]:
+        """Add what became of the parts that another process has stored."""
+        found = dict(stored)
+        for number, places in self._places.items():
+            if found.get(number) is None:
+                jobs = [self._new[place].job for place in places]
+                try:
+                    replies = yield from self._hub.ask(number, WRITE, fates, jobs)
+                except StoreError:
+                    replies = [None]  # it comes later
+                found[number] = None if None in replies else replies
+                self._is_open |= None in replies and any(job.key is not None for job in jobs)
+        return found
 
     def replies(self, stored: Replies) -> list[EnqueueReply]:
         """Return a reply for each job: what its partition said, or will say."""
@@ -196,7 +204,8 @@ class SplitSubmission:
         numbers = yield from self._hub.whereabouts(named)
         for number, places in by_partition(numbers).items():
             asked = [named[place] for place in places]
-            found = yield from self._hub.ask(number, LOOK, standing, asked)
+            # As one who writes: an end that a failover may take back lets nobody begin.
+            found = yield from self._hub.ask(number, WRITE, standing, asked)
             for job_id, mirror in zip(asked, found, strict=True):
                 if mirror is None:
                     raise UnknownDependencyError(job_id)
@@ -208,15 +217,61 @@ class SplitSubmission:
         The keys of several partitions cannot be taken at once: a job whose key is taken a moment
         later is left out when its part is stored, and those that wait for it wait for the holder.
         """
-        if not self._is_atomic:
-            return
+        if self._is_atomic:
+            yield from self.held()
+
+    def held(self) -> Plan[dict[int, Duplicate]]:
+        """Return the jobs whose key is held, by a stored job or by an earlier one of these.
+
+        Raises DuplicateJobError for the first whose submission asks to be refused.
+        """
+        found: dict[int, Duplicate] = {}
         for number, places in self._places.items():
-            keyed = [self._jobs[place] for place in places if self._jobs[place].key is not None]
+            keyed = [place for place in places if self._jobs[place].key is not None]
             if keyed:
-                held = yield from self._hub.ask(number, LOOK, holders, keyed)
-                for reply in held:
-                    if reply.is_rejected:
-                        raise reply.error
+                asked = [self._jobs[place] for place in keyed]
+                replies = yield from self._hub.ask(number, WRITE, holders, asked)
+                pairs = zip(keyed, replies, strict=True)
+                found |= {place: reply for place, reply in pairs if reply is not None}
+        found = dict(sorted({**self._rivals(found), **found}.items()))
+        for reply in found.values():
+            if reply.is_rejected:
+                raise reply.error
+        return found
+
+    def _rivals(self, held: Mapping[int, Duplicate]) -> dict[int, Duplicate]:
+        """Return the jobs whose key an earlier one of these is going to take."""
+        takers: dict[tuple[str, str], int] = {}
+        found: dict[int, Duplicate] = {}
+        for place, job in enumerate(self._jobs):
+            if job.key is None or place in held:
+                continue
+            first = takers.setdefault((job.type, job.key.value), place)
+            other = self._jobs[first]
+            # One that may end at once, for what it waits for has failed, may not keep its key.
+            if first != place and not (other.after and other.key and other.key.window is None):
+                found[place] = Duplicate(
+                    id_text(self.ids[first]),
+                    job.type,
+                    job.key.value,
+                    _first_state(other),
+                    job.key.refuses(other.queue),
+                    differences(other.payload, job.payload),
+                )
+        return found
+
+    def report_all(self, parts: Sequence[Part], to: int) -> tuple[list[Part], list[Mirror]]:
+        """Return parts that report the ends of their new jobs to a partition, with what those
+        spawn, and the mirrors that this one needs."""
+        reporting: list[Part] = []
+        mirrors: list[Mirror] = []
+        for part in parts:
+            places = self._places[part.number]
+            own = [_mirror(self._new[place], gathering(self._new[place].id)) for place in places]
+            reports = [report_job(at, mirror.id, to) for at, mirror in enumerate(own)]
+            reporting.append(replace(part, jobs=[*part.jobs, *reports]))
+            mirrors += own
+        return reporting, mirrors
 
     # Taking it apart.
 
@@ -245,19 +300,15 @@ class SplitSubmission:
         return found
 
     def _name(self) -> None:
-        """Give every job an id, and find out how deep it is."""
-        fresh = self._hub.clock.new_ids(len(self._jobs))
-        for job, number, id_ in zip(self._jobs, self._numbers, fresh, strict=True):
-            own = job.id or stamped(id_, number)
-            depth = 1
+        """Give every job an id, and find out how deep and how urgent it is."""
+        for job, number, own in zip(self._jobs, self._numbers, self.ids, strict=True):
+            depth, priority = 1, job.priority
             for on in job.after.on if job.after is not None else ():
-                depth = check_depth(max(depth, 1 + self._depth(on)))
-            self._new.append(_New(id_text(own), number, depth, replace(job, id=own)))
-
-    def _depth(self, on: str | int) -> int:
-        if isinstance(on, int):
-            return self._new[on].depth
-        return self._known[on.lower()][1].depth
+                before = self._new[on] if isinstance(on, int) else self._known[on.lower()][1]
+                depth = check_depth(max(depth, 1 + before.depth))
+                priority = min(priority, before.priority)
+            new = _New(id_text(own), number, depth, priority, replace(job, id=own))
+            self._new.append(new)
 
     def _foreign(self, place: int) -> Iterable[str | int]:
         """Return those dependencies of a job that are in other partitions."""
@@ -315,12 +366,14 @@ class SplitSubmission:
                     wanted[on.lower(), self._mirror_id(place, on), number] = None
             for on in self._kept(place):
                 wanted[on, on, number] = None
-        mirrors: dict[int, list[Mirror]] = {}
         live = [at for at in wanted if not self._known[at[0]][1].state.is_terminal]
-        yield from subscribe(self._hub, [(self._known[at[0]][0], *at) for at in live])
+        known = yield from subscribe(
+            self._hub, [(self._known[at[0]][0], Wanted(*at)) for at in live]
+        )
+        mirrors: dict[int, list[Mirror]] = {}
         for job_id, mirror_id, number in wanted:
-            mirror = replace(self._known[job_id][1], id=mirror_id)
-            mirrors.setdefault(number, []).append(mirror)
+            mirror = known.get((mirror_id, number)) or self._known[job_id][1]
+            mirrors.setdefault(number, []).append(replace(mirror, id=mirror_id))
         return mirrors
 
     def _mirrors(self, places: Sequence[int]) -> list[Mirror]:
@@ -331,16 +384,7 @@ class SplitSubmission:
             for on in self._foreign(place)
             if isinstance(on, int)
         }
-        return [
-            Mirror(
-                id=mirror_id,
-                type=new.job.type,
-                node=new.job.node,
-                priority=new.job.priority,
-                depth=new.depth,
-            )
-            for mirror_id, new in wanted.items()
-        ]
+        return [_mirror(new, mirror_id) for mirror_id, new in wanted.items()]
 
     def _reports(self, number: int, places: Sequence[int]) -> list[NewJob]:
         """Return the reports about new jobs of a partition, for the others that wait for them."""
@@ -353,37 +397,27 @@ class SplitSubmission:
         return [report_job(places.index(on), mirror_id, other) for on, mirror_id, other in wanted]
 
 
-def subscribe(hub: Hub, wanted: Sequence[tuple[int, str, str, int]]) -> Plan[None]:
-    """Store reports: of a job in a partition, under an id, for another partition.
+def subscribe(
+    hub: Hub, wanted: Sequence[tuple[int, Wanted]]
+) -> Plan[dict[tuple[str, int], Mirror]]:
+    """Store reports of jobs in their partitions; return how these stand, by mirror and partition.
 
-    One that is there is kept.
+    A report that is there is kept. What happens to a job from now on is reported.
     """
-    by_number: dict[int, list[NewJob]] = {}
-    for number, job_id, mirror_id, target in wanted:
-        by_number.setdefault(number, []).append(report_job(job_id, mirror_id, target))
-    for number, reports in by_number.items():
-        yield from hub.on(number, hub.at(number).queue.enqueue(reports))
+    by_number: dict[int, list[Wanted]] = {}
+    for number, each in wanted:
+        by_number.setdefault(number, []).append(each)
+    mirrors: dict[tuple[str, int], Mirror] = {}
+    for number, own in by_number.items():
+        found = yield from hub.ask(number, WRITE, report_to, own)
+        for each, mirror in zip(own, found, strict=True):
+            if mirror is None:
+                raise UnknownDependencyError(each.job_id)
+            mirrors[each.mirror_id, each.number] = mirror
+    return mirrors
 
 
 def _first_state(job: NewJob) -> State:
     if job.after is not None or job.concurrency_key is not None:
         return State.PENDING
     return first_state(is_due=job.run_at is None and job.delay <= 0)
-
-
-def holders(env: Env, jobs: Sequence[NewJob]) -> Plan[list[Duplicate]]:
-    """Return which keys of new jobs are held here, and by which jobs."""
-    unit = Unit(env)
-    yield from unit.start()
-    found: list[Duplicate] = []
-    for job in jobs:
-        assert job.key is not None
-        kept = yield from find_holder(unit, job.type, job.key.value)
-        if kept is not None:
-            data = kept.document.payload
-            if data is None:
-                data = yield from unit.large_payload(kept)
-            differs = differences(body_of(kept.document.payload_encoding, data), job.payload)
-            is_rejected, key = job.key.refuses(kept.queue), job.key.value
-            found.append(Duplicate(kept.id, job.type, key, kept.state, is_rejected, differs))
-    return found

@@ -11,16 +11,12 @@ from fencepost.core.bounds import DUMP_BYTES
 from fencepost.core.job.job import JobRecord
 from fencepost.core.values.names import id_bytes, wanted_ids
 from fencepost.core.values.times import to_us
-from fencepost.store.interface.transfer import Dump, LoadReply
+from fencepost.store.interface.records.transfer import Dump, LoadReply
 from fencepost.store.plan import Plan
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env
-from fencepost.store.redis.partitions.delivery import (
-    deliver_all,
-    read_times,
-)
 from fencepost.store.redis.partitions.hub import LOOK, WRITE, Hub
-from fencepost.store.redis.partitions.mirrors import place_alone, standing
+from fencepost.store.redis.partitions.keys import bind_types
 from fencepost.store.redis.partitions.numbers import (
     HIDDEN,
     gathering,
@@ -28,18 +24,24 @@ from fencepost.store.redis.partitions.numbers import (
     is_stamped,
     partition_of,
 )
-from fencepost.store.redis.partitions.outbox import (
+from fencepost.store.redis.partitions.outbox.delivery import (
+    deliver_all,
+    read_times,
+)
+from fencepost.store.redis.partitions.outbox.entries import (
     COMMIT_WITHIN_US,
 )
-from fencepost.store.redis.partitions.pages import (
+from fencepost.store.redis.partitions.outbox.mirrors import place_alone, standing
+from fencepost.store.redis.partitions.outbox.news import Wanted
+from fencepost.store.redis.partitions.records import everywhere
+from fencepost.store.redis.partitions.submit import subscribe
+from fencepost.store.redis.partitions.views.pages import (
     Head,
     Merge,
     pack_positions,
     unpack_positions,
 )
-from fencepost.store.redis.partitions.reader import plain_names
-from fencepost.store.redis.partitions.records import everywhere
-from fencepost.store.redis.partitions.submit import bind_types, subscribe
+from fencepost.store.redis.partitions.views.reader import plain_names
 from fencepost.store.redis.records import transfer
 
 
@@ -140,11 +142,11 @@ def _mirror(hub: Hub, number: int, records: Sequence[JobRecord]) -> Plan[list[Jo
     }
     for other in sorted({places[plain] for plain, _ in wanted}):
         pairs = sorted(pair for pair in wanted if places[pair[0]] == other)
-        asked = yield from hub.ask(other, LOOK, standing, [plain for plain, _ in pairs])
+        asked = yield from hub.ask(other, WRITE, standing, [plain for plain, _ in pairs])
         found = [(own, each) for (_, own), each in zip(pairs, asked, strict=True) if each]
-        live = [(own, each) for own, each in found if not each.state.is_terminal]
-        yield from subscribe(hub, [(other, each.id, own, number) for own, each in live])
-        mirrors = [replace(each, id=own) for own, each in found]
+        live = [Wanted(each.id, own, number) for own, each in found if not each.state.is_terminal]
+        known = yield from subscribe(hub, [(other, each) for each in live])
+        mirrors = [replace(known.get((own, number)) or each, id=own) for own, each in found]
         deadline = times[number] + COMMIT_WITHIN_US
         yield from hub.ask(number, WRITE, place_alone, mirrors, deadline)
     return loaded

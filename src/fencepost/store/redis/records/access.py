@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import msgspec
 
-from fencepost.core.audit import Action
-from fencepost.core.bounds import TOKEN_KEPT
+from fencepost.core.access.audit import Action
+from fencepost.core.access.bounds import TOKEN_KEPT
+from fencepost.core.access.tokens import Role, TokenRecord
 from fencepost.core.filter import PageRequest
-from fencepost.core.tokens import Role, TokenRecord
 from fencepost.core.values.times import from_us, seconds_to_us, to_us
-from fencepost.store.interface.access import ActionPage
+from fencepost.store.interface.records.access import ActionPage
 from fencepost.store.plan import Plan
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, read
 from fencepost.store.redis.records.log import RecordLog
-from fencepost.store.sql.access import check_room, check_same
+from fencepost.store.sql.records.access import check_room, check_same
 
 AUDIT = RecordLog("action")
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import msgspec
+from datetime import datetime
 
-from fencepost.core.bounds import WORKER_SILENCE
+import msgspec
+from msgspec.structs import replace
+
+from fencepost.core.bounds import WORKER_SILENCE, WORKERS_GONE_MAX
 from fencepost.core.values.times import from_us, seconds_to_us
-from fencepost.store.interface.cluster import Term, WorkerInfo
+from fencepost.store.interface.records.cluster import CHORES_TERM, Term, WorkerInfo
 from fencepost.store.plan import Plan
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, read
-from fencepost.store.sql.cluster import FORGOTTEN_US, encode_worker
+from fencepost.store.sql.records.cluster import FORGOTTEN_US, encode_worker
 
 _workers = msgspec.json.Decoder(WorkerInfo)
 
@@ -36,26 +39,62 @@ def _forget(unit: Unit, name: bytes) -> None:
 
 
 def retire(env: Env, worker_id: str) -> Plan[None]:
-    """Forget a worker that has stopped."""
+    """List a worker that has stopped as gone."""
     unit = Unit(env)
-    _forget(unit, worker_id.encode())
+    now = yield from unit.start()
+    name = worker_id.encode()
+    text = yield from unit.field(env.key("workers"), name)
+    if text is None:
+        return
+    stopped = replace(_workers.decode(text), has_stopped=True)
+    unit.set_field(env.key("workers"), name, msgspec.json.encode(stopped))
+    unit.do(b"ZADD", env.key("seen"), now, name)
     yield from unit.commit()
 
 
 def workers(env: Env) -> Plan[list[WorkerInfo]]:
     """Return the workers that announced themselves lately."""
+    now, known = yield from _known(env)
+    _, term = yield from read(env, [b"HGET", env.key("terms"), CHORES_TERM.encode()])
+    ends, _, leader = (term or b"0 ").decode().partition(" ")
+    return [
+        replace(each, is_leader=each.id == leader and int(ends) > now)
+        for each in known
+        if not _is_gone(each, now)
+    ]
+
+
+def gone(env: Env) -> Plan[list[WorkerInfo]]:
+    """Return the workers that stopped or fell silent lately."""
+    now, known = yield from _known(env)
+    kept = from_us(now - FORGOTTEN_US)
+    lost = [each for each in known if _is_gone(each, now) and (each.seen_at or kept) > kept]
+    return sorted(lost, key=_silence, reverse=True)[:WORKERS_GONE_MAX]
+
+
+def _silence(worker: WorkerInfo) -> datetime:
+    assert worker.seen_at is not None
+    return worker.seen_at
+
+
+def _is_gone(worker: WorkerInfo, now: int) -> bool:
+    since = from_us(now - seconds_to_us(WORKER_SILENCE))
+    return worker.has_stopped or _silence(worker) <= since
+
+
+def _known(env: Env) -> Plan[tuple[int, list[WorkerInfo]]]:
+    """Return the time, and all workers by name."""
     now, flat, seen = yield from read(
         env,
         [b"HGETALL", env.key("workers")],
         [b"ZRANGE", env.key("seen"), 0, -1, b"WITHSCORES"],
     )
-    since = now - seconds_to_us(WORKER_SILENCE)
     times = {name: int(float(at)) for name, at in zip(seen[::2], seen[1::2], strict=True)}
     infos = dict(zip(flat[::2], flat[1::2], strict=True))
-    return [
-        msgspec.structs.replace(_workers.decode(infos[name]), seen_at=from_us(times[name]))
+    return now, [
+        replace(_workers.decode(infos[name]), seen_at=from_us(times[name]))
         for name in sorted(infos)
-        if times.get(name, 0) > since
+        if name in times
     ]
 
 

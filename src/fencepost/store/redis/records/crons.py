@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from fencepost.core.values.times import from_us, from_us_or_none, to_us
-from fencepost.store.interface.crons import (
+from fencepost.store.interface.records.crons import (
     CronDefinition,
     CronFire,
     CronList,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from fencepost.core.values.times import format_duration
-from fencepost.store.interface.overview import Finding
+from fencepost.store.interface.records.overview import Finding
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.redis.engine.connections import FACTS
 from fencepost.store.redis.engine.durability import MEANINGS, Durability, Facts, lacking, unknown
 from fencepost.store.redis.jobs.catalog import Env, read
 from fencepost.store.redis.records.cluster import workers
 from fencepost.store.redis.records.overview import queues
-from fencepost.store.sql.overview import orphaned_leases, unserved_jobs
+from fencepost.store.sql.records.overview import orphaned_leases, unserved_jobs
 
 SKEW_MAX_US = 2_000_000
 

@@ -11,13 +11,13 @@ from fencepost.core.filter import PageRequest
 from fencepost.core.job.job import NewJob
 from fencepost.core.values.names import id_text
 from fencepost.core.values.times import from_us, seconds_to_us, to_us
-from fencepost.store.interface.events import EventPage, EventReply
+from fencepost.store.interface.records.events import EventPage, EventReply
 from fencepost.store.plan import Plan
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, number_text
 from fencepost.store.redis.jobs.enqueue import accept
 from fencepost.store.redis.records.log import RecordLog
-from fencepost.store.sql.events import record_of
+from fencepost.store.sql.records.events import record_of
 
 EVENTS = RecordLog("event")
 

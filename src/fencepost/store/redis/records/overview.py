@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from fencepost.core.job.lifecycle import State
-from fencepost.core.statistics import EndedJob
+from fencepost.core.stats.statistics import EndedJob
 from fencepost.core.values.times import from_us, from_us_or_none, to_us
-from fencepost.store.interface.overview import EndedPage, QueueView, TypeView
+from fencepost.store.interface.records.overview import EndedPage, QueueView, TypeView
 from fencepost.store.interface.settings import Scope
 from fencepost.store.plan import Plan
 from fencepost.store.redis.documents.kept import Kept
@@ -17,8 +17,8 @@ from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, number_of, read
 from fencepost.store.redis.records.settings import paused, queue_limits, type_limits
 from fencepost.store.sql.codec import BY_NUMBER
-from fencepost.store.sql.overview import queue_views, type_views
 from fencepost.store.sql.paging import pack, unpack
+from fencepost.store.sql.records.overview import queue_views, type_views
 
 
 def lane_counts(env: Env) -> Plan[list[tuple[str, str, State | None, int]]]:

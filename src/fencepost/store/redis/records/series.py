@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from fencepost.core.job.lifecycle import State
-from fencepost.core.series import LaneTotals
+from fencepost.core.stats.series import LaneTotals
 from fencepost.core.values.times import from_us, seconds_to_us, to_us
-from fencepost.store.interface.series import SeriesRow
+from fencepost.store.interface.records.series import SeriesRow
 from fencepost.store.plan import Plan
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, read
 from fencepost.store.redis.records.overview import lane_counts
 from fencepost.store.sql.codec import BY_NUMBER
-from fencepost.store.sql.series import lane_totals
+from fencepost.store.sql.records.series import lane_totals
 
 _TIME = struct.Struct(">Q")
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from fencepost.core.bounds import SESSIONS_MAX, SESSIONS_OF_TOKEN_MAX
-from fencepost.core.sessions import SessionRecord
+from fencepost.core.access.bounds import SESSIONS_MAX, SESSIONS_OF_TOKEN_MAX
+from fencepost.core.access.sessions import SessionRecord
 from fencepost.core.values.times import to_us
 from fencepost.store.plan import Plan
 from fencepost.store.redis.documents.unit import Unit

@@ -11,7 +11,7 @@ from fencepost.core.limits.concurrency import limit_of
 from fencepost.core.values.names import id_bytes, wanted_ids
 from fencepost.core.values.times import from_us_or_none, seconds_to_us, to_us
 from fencepost.errors import DuplicateJobError, StateConflictError
-from fencepost.store.interface.transfer import Dump, Loaded, LoadReply, Present
+from fencepost.store.interface.records.transfer import Dump, LoadReply
 from fencepost.store.plan import Plan
 from fencepost.store.redis.documents.document import document_of
 from fencepost.store.redis.documents.kept import Kept
@@ -24,13 +24,14 @@ from fencepost.store.redis.jobs.rows import encode_waits, submitted_fields
 from fencepost.store.redis.limits.concurrency import active
 from fencepost.store.sql.codec import ENCODING_NUMBER, NUMBER, encode_failure, encode_json
 from fencepost.store.sql.endings import Stored
-from fencepost.store.sql.transfer import (
+from fencepost.store.sql.records.transfer import (
     fitting,
     held_up,
     judge_loaded,
     loadable,
     needs_key,
     waiting_among,
+    without_present,
 )
 
 PORTION = 500
@@ -113,20 +114,14 @@ def load(env: Env, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
     yield from unit.reserve(len(records))
     ids = [id_bytes(job_id) for job_id in loadable(records)]
     present = set((yield from unit.numbers_of(ids)))
+    new, replies = without_present(records, present)
     fresh: dict[int, JobRecord] = {}
-    replies: list[LoadReply] = []
     occupied: dict[tuple[str, str], int] = {}
-    for record in records:
-        id_ = id_bytes(record.job.id)
-        if id_ in present:
-            replies.append(Present(record.job.id))
-            continue
-        present.add(id_)
-        yield from unit.field(env.key("ids"), id_)  # nobody else may bring it meanwhile
+    for id_, record in new.items():
+        yield from unit.field(env.key("ids"), id_)  # nobody else may load it meanwhile
         placed = yield from _placed(unit, record, occupied)
         kept = yield from _insert(unit, placed)
         fresh[kept.seq] = placed
-        replies.append(Loaded(record.job.id))
     yield from _take_keys(unit, fresh)
     yield from _link(unit, fresh)
     yield from unit.commit()

@@ -1,7 +1,8 @@
 -- Lease claimable jobs. ARGV[2] is the request, see jobs/claim.py. What may start is in limits.lua,
 -- which jobs are next in choice.lua.
 -- Returns the time, what is to be done first, the jobs (numbers, documents, leases, and, if there
--- are any, payloads that are kept apart and checkpoints), and when to claim again.
+-- are any, payloads that are kept apart and checkpoints), when to claim again, and whether only the
+-- limit of the app keeps more from starting.
 local request = cmsgpack.unpack(ARGV[2])
 
 local function first(key)
@@ -57,7 +58,7 @@ local function open_lanes()
 end
 
 local queues, names = open_lanes()
-local room, rooms = rooms_of(request.limit)
+local room, rooms, is_limited = rooms_of(request.limit)
 local budgets, ahead = budgets_of(queues)
 if not budgets then
   return { whole(now), { 'set_back' }, ahead }
@@ -191,7 +192,12 @@ for counted, count in pairs(moved) do
   end
   write('HINCRBY', prefix .. 'counts', request.running .. '\n' .. counted, count)
 end
+local started = {}
+for queue, own in pairs(ends_by_queue) do
+  started[queue] = #own / 2
+end
 local shut = note_starts(queues, budgets, spent)
+local short = is_limited and #jobs >= room and is_short(queues, rooms, budgets, started)
 
 -- Who has free slots left is to be woken; see wake.lua.
 if request.listener then
@@ -204,4 +210,4 @@ end
 if expires and ends then
   ends = math.min(ends, tonumber(expires))
 end
-return { whole(now), {}, { numbers, jobs, held, payloads, checkpoints }, due or false, (ends and whole(ends)) or expires or false, shut }
+return { whole(now), {}, { numbers, jobs, held, payloads, checkpoints }, due or false, (ends and whole(ends)) or expires or false, shut, short and 1 or 0 }

@@ -65,6 +65,14 @@ function special.COUNT(key, field, change)  -- what is counted down to 0 is gone
   end
 end
 
+function special.FLOW(flows, jobs, flow)  -- listed as long as it has jobs
+  if redis.call('EXISTS', jobs) == 1 then
+    write('ZADD', flows, 0, flow)
+  else
+    write('ZREM', flows, flow)
+  end
+end
+
 function special.LINE(lane, pairs_)
   line_up(lane, pairs_)
   write('SADD', prefix .. 'open', lane)

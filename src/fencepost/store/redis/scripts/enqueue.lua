@@ -100,6 +100,9 @@ end
 for _, shape in ipairs(shapes) do
   local count = shape.count
   write('HINCRBY', prefix .. 'counts', shape.counted, count)
+  if shape.flow then
+    write('ZADD', prefix .. 'flows', 0, shape.flow)
+  end
   if shape.ready then
     line_up(shape.ready, shape.line)
     write('SADD', prefix .. 'open', shape.ready)

@@ -1,6 +1,6 @@
 -- What may start: how many jobs in all, of each queue, and of each type that has a rate.
 local function rooms_of(limit)
-  local room, rooms = limit, {}
+  local room, rooms, is_limited = limit, {}, false
   local limits = redis.call('HGETALL', prefix .. 'limits')
   for place = 1, #limits, 2 do
     local scope, name = string.match(limits[place], '^([^\n]*)\n(.*)$')
@@ -8,12 +8,28 @@ local function rooms_of(limit)
     local running = redis.call('ZCOUNT', leases, '(' .. whole(now), '+inf')
     local left = math.max(tonumber(limits[place + 1]) - running, 0)
     if scope == 'app' then
+      is_limited = left < room
       room = math.min(room, left)
     else
       rooms[name] = left
     end
   end
-  return room, rooms
+  return room, rooms, is_limited
+end
+
+-- Whether jobs are left that only the limit of the app keeps from starting.
+local function is_short(queues, rooms, budgets, started)
+  for queue, lanes in pairs(queues) do
+    if not rooms[queue] or rooms[queue] > (started[queue] or 0) then
+      for _, lane in ipairs(lanes) do
+        local budget = budgets[lane.type]
+        if not (budget and budget.left == 0) and redis.call('EXISTS', lane.line, lane.early) > 0 then
+          return true
+        end
+      end
+    end
+  end
+  return false
 end
 
 -- How often jobs of a type may still start; false without a rate; nil if the clock was set back,

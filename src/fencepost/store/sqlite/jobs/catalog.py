@@ -21,7 +21,7 @@ from fencepost.core.job.policy import Policy, decode_policy, encode_policy
 from fencepost.core.values.names import lanes_max
 from fencepost.errors import TooManyLanesError
 from fencepost.store.chores import Chores
-from fencepost.store.interface.overview import Finding
+from fencepost.store.interface.records.overview import Finding
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.sql.codec import NUMBER
 from fencepost.store.sqlite.jobs.rows import values

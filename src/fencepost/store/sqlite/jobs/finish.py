@@ -1,4 +1,4 @@
-"""Ending attempts: the only code that takes a row out of RUNNING.
+"""Ends of attempts: the only code that takes a row out of RUNNING.
 
 Settling, recovering, expiring and cancelling all write through here, so that the lease is cleared,
 the attempt recorded and the counters moved together.

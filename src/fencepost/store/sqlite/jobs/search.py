@@ -1,4 +1,4 @@
-"""Searches: the rows of the jobs that meet a filter, the newest first, a page at a time.
+"""Searches: the rows of the jobs that meet a filter, the newest or the oldest first, by the page.
 
 SQLite has no statistics of how rare a type or a tag is, but the counters show it for states, queues
 and types. Rare jobs are fetched by an index and sorted; common ones are found among the newest WALK
@@ -42,6 +42,11 @@ LANES_MAX = 50
 """Lanes that are merged in one statement; with more, a scan is as good."""
 
 LANES = "select lane from lanes where {conditions}"
+# Lanes tell which types there are: the key itself has an index within its type only.
+KEYED = """
+select idempotency.seq from (select distinct type from lanes) as types
+cross join idempotency on idempotency.type = types.type and idempotency.key = ?
+"""
 COUNT_JOBS = "select count(*) from jobs where {conditions}"
 COUNTS = """
 select
@@ -51,17 +56,21 @@ select
 from counters
 """
 TAG_COUNT = f"select count(*) from (select 1 from tags where name = ? and value = ? limit {FEW})"
-FIND = "select seq from {source} where {conditions} order by seq desc limit ?"
+FIND = "select seq from {source} where {conditions} order by seq {order} limit ?"
 RECENT = f"""
 select seq from jobs where {{conditions}}
   and seq >= coalesce(?, (select max(seq) from jobs)) - {WALK} order by seq desc limit ?
 """
+OLDEST = f"""
+select seq from jobs where {{conditions}}
+  and seq <= coalesce(?, (select min(seq) from jobs)) + {WALK} order by seq limit ?
+"""
 TAGGED = """
 select jobs.seq from tags cross join jobs on jobs.seq = tags.seq
-where tags.name = ? and tags.value = ? and {conditions} order by tags.seq desc limit ?
+where tags.name = ? and tags.value = ? and {conditions} order by tags.seq {order} limit ?
 """
-MERGED = "select seq from ({branches}) order by seq desc limit ?"
-BRANCH = "select * from (select seq from {source} where {conditions} order by seq desc limit ?)"
+MERGED = "select seq from ({branches}) order by seq {order} limit ?"
+BRANCH = "select * from (select seq from {source} where {conditions} order by seq {order} limit ?)"
 
 OF_LANE = "jobs indexed by jobs_lane"
 # Without statistics, the planner rather reads every row in order than a range of ids.
@@ -98,11 +107,12 @@ class Search(NamedTuple):
     """None for all."""
     tags: list[tuple[str, str]]
     marks: list[Condition]
-    """Conditions that have an index: correlation id, flow and the beginning of the id."""
+    """Conditions that have an index: correlation id, flow, key and the beginning of the id."""
     dates: list[Condition]
     is_by_id: bool
     rows: RowRange
     """Between which rows all of them are."""
+    order: str = "desc"
 
     @property
     def of_state(self) -> Condition:
@@ -139,9 +149,11 @@ class Search(NamedTuple):
         return all_of(*of_row, *self.marks, *self.of_tags, *self.dates, *self.of_stretch)
 
 
-def count(_: Env, filter: JobFilter) -> Plan[int]:
+def count(_: Env, filter: JobFilter, at_most: int | None = None) -> Plan[int]:
     """Count jobs: from the counters if they suffice, else through an index."""
-    search = yield from _prepared(filter)
+    if at_most is not None and not filter.is_countable:
+        return min(len((yield from find(filter, PageRequest(at_most)))), at_most)
+    search = yield from _prepared(filter, PageRequest())
     if filter.is_countable:
         return (yield from _counted(search)).both
     every = search.everything
@@ -150,8 +162,8 @@ def count(_: Env, filter: JobFilter) -> Plan[int]:
 
 
 def find(filter: JobFilter, page: PageRequest) -> Plan[list[int]]:
-    """Return the rows of the newest jobs that meet *filter*, one more than a page holds."""
-    search = yield from _prepared(filter, page.after)
+    """Return the rows of the first jobs that meet *filter*, one more than a page holds."""
+    search = yield from _prepared(filter, page)
     totals = yield from _counted(search)
     limit = page.limit + 1
     if totals.both == 0:
@@ -194,17 +206,20 @@ def _by_lane(search: Search) -> Iterator[tuple[str, Search]]:
         yield OF_LANE, search._replace(lanes=[lane])
 
 
-def _prepared(filter: JobFilter, after: int | None = None) -> Plan[Search]:
+def _prepared(filter: JobFilter, page: PageRequest) -> Plan[Search]:
     names = given(("type = ?", filter.type), ("queue = ?", filter.queue))
     lanes = yield from lanes_of(LANES, names)
     marks = given(("correlation_id = ?", filter.correlation_id), ("flow = ?", filter.flow))
     prefix = filter.id_prefix
     if prefix is not None:
         marks.append(Condition("id between ? and ?", id_range(prefix)))
-    low, high = yield from row_range(filter)
-    rows = RowRange(low, min((end for end in (high, after) if end is not None), default=None))
+    if filter.key is not None:
+        keyed = ",".join(map(str, numbers_of((yield Statement(KEYED, (filter.key,))))))
+        marks.append(Condition(f"jobs.seq in ({keyed})"))
+    rows = (yield from row_range(filter)).beyond(page)
     tags, dates = list(filter.tags.items()), _dates(filter)
-    return Search(filter.states, lanes, tags, marks, dates, prefix is not None, rows)
+    order = "asc" if page.is_oldest_first else "desc"
+    return Search(filter.states, lanes, tags, marks, dates, prefix is not None, rows, order)
 
 
 def _dates(filter: JobFilter) -> list[Condition]:
@@ -223,12 +238,15 @@ def _counted(search: Search) -> Plan[Totals]:
 
 def _from(source: str, search: Search, limit: int) -> Statement:
     sql, params = search.everything
-    return Statement(FIND.format(source=source, conditions=sql), (*params, limit))
+    find = FIND.format(source=source, conditions=sql, order=search.order)
+    return Statement(find, (*params, limit))
 
 
 def _recent(search: Search, limit: int) -> Statement:
     sql, params = search.everything
-    return Statement(RECENT.format(conditions=sql), (*params, search.rows.high, limit))
+    low, high = search.rows
+    walk, start = (RECENT, high) if search.order == "desc" else (OLDEST, low)
+    return Statement(walk.format(conditions=sql), (*params, start, limit))
 
 
 def _tagged(search: Search, limit: int) -> Plan[Sequence[Row]]:
@@ -240,17 +258,19 @@ def _tagged(search: Search, limit: int) -> Plan[Sequence[Row]]:
         if having < fewest:
             tag, fewest = each, having
     every = search._replace(tags=[each for each in search.tags if each != tag]).everything
-    sql = TAGGED.format(conditions=every.sql)
+    sql = TAGGED.format(conditions=every.sql, order=search.order)
     return (yield Statement(sql, (*tag, *every.params, limit)))
 
 
 def _merged(parts: Iterable[tuple[str, Search]], limit: int) -> Statement:
     branches, params = [], []
+    order = "desc"
     for source, search in parts:
-        every = search.everything
-        branches.append(BRANCH.format(source=source, conditions=every.sql))
+        every, order = search.everything, search.order
+        branches.append(BRANCH.format(source=source, conditions=every.sql, order=order))
         params += [*every.params, limit]
-    return Statement(MERGED.format(branches=" union all ".join(branches)), (*params, limit))
+    sql = MERGED.format(branches=" union all ".join(branches), order=order)
+    return Statement(sql, (*params, limit))
 
 
 LAST = "select seq, created_at from jobs order by seq desc limit 1"
@@ -272,6 +292,15 @@ class RowRange(NamedTuple):
 
     low: int | None = None
     high: int | None = None
+
+    def beyond(self, page: PageRequest) -> RowRange:
+        """Return the rows of the range that come after those of earlier pages."""
+        low, high, after = self.low, self.high, page.after
+        if after is None:
+            return self
+        if page.is_oldest_first:
+            return RowRange(after + 1 if low is None else max(low, after + 1), high)
+        return RowRange(low, after if high is None else min(high, after))
 
 
 def row_range(filter: JobFilter) -> Plan[RowRange]:

@@ -20,7 +20,7 @@ from fencepost.core.values.names import id_of_digits
 from fencepost.store.interface.queue import Moved
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.sql.codec import PENDING, RUNNING, SCHEDULED
-from fencepost.store.sql.transfer import held_up
+from fencepost.store.sql.records.transfer import held_up
 from fencepost.store.sqlite.jobs.catalog import Env, JobCounters
 from fencepost.store.sqlite.jobs.rows import numbers_json, values
 

@@ -1,8 +1,8 @@
-"""Tokens and the audit log in SQLite: the SQL for the plans in ``store/sql/access.py``."""
+"""Tokens and the audit log in SQLite: the SQL for the plans in ``store/sql/records/access.py``."""
 
 from __future__ import annotations
 
-from fencepost.store.sql.access import (
+from fencepost.store.sql.records.access import (
     AuditPlans,
     AuditSql,
     SessionPlans,

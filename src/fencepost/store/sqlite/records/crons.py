@@ -1,8 +1,8 @@
-"""Crons in SQLite: the SQL for the plans in ``store/sql/crons.py``."""
+"""Crons in SQLite: the SQL for the plans in ``store/sql/records/crons.py``."""
 
 from __future__ import annotations
 
-from fencepost.store.sql.crons import DECLARED_BEFORE, CronPlans, CronSql
+from fencepost.store.sql.records.crons import DECLARED_BEFORE, CronPlans, CronSql
 from fencepost.store.sqlite.flows.enqueue import enqueue_at
 from fencepost.store.sqlite.jobs.catalog import Env
 from fencepost.store.sqlite.jobs.rows import CODEC

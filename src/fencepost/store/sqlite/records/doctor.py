@@ -8,10 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from fencepost.core.bounds import LOG_PAGES_MAX
-from fencepost.store.interface.overview import Finding
+from fencepost.store.interface.records.overview import Finding
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.sql.codec import RUNNING
-from fencepost.store.sql.overview import orphaned_leases, unserved_jobs
+from fencepost.store.sql.records.overview import orphaned_leases, unserved_jobs
 from fencepost.store.sqlite.engine.database import Database
 from fencepost.store.sqlite.engine.files import exposures
 from fencepost.store.sqlite.jobs.catalog import Env

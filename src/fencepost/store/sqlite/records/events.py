@@ -1,4 +1,4 @@
-"""Events in SQLite: the SQL for the plans in ``store/sql/events.py``."""
+"""Events in SQLite: the SQL for the plans in ``store/sql/records/events.py``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fencepost.core.events import SentEvent
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.sql.events import EventPlans, EventSql, encode_jobs
+from fencepost.store.sql.records.events import EventPlans, EventSql, encode_jobs
 from fencepost.store.sqlite.flows.enqueue import enqueue_at
 from fencepost.store.sqlite.jobs.catalog import Env
 from fencepost.store.sqlite.jobs.rows import CODEC, values

@@ -1,4 +1,4 @@
-"""The whole store in SQLite: the SQL for the plans in ``store/sql/overview.py``, and ended jobs."""
+"""The whole store in SQLite: SQL for ``store/sql/records/overview.py``, and ended jobs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import json
 from datetime import datetime
 
 from fencepost.core.values.times import to_us
-from fencepost.store.interface.overview import EndedPage
+from fencepost.store.interface.records.overview import EndedPage
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.sql.codec import SCHEDULED
-from fencepost.store.sql.overview import OverviewPlans, OverviewSql, ended_page, ended_sql
 from fencepost.store.sql.paging import unpack
+from fencepost.store.sql.records.overview import OverviewPlans, OverviewSql, ended_page, ended_sql
 from fencepost.store.sqlite.jobs.catalog import Env
 from fencepost.store.sqlite.jobs.read import SETTINGS
 from fencepost.store.sqlite.jobs.rows import CODEC

@@ -1,8 +1,8 @@
-"""Refused writes in SQLite: the SQL for the plans in ``store/sql/refusals.py``."""
+"""Refused writes in SQLite: the SQL for the plans in ``store/sql/records/refusals.py``."""
 
 from __future__ import annotations
 
-from fencepost.store.sql.refusals import RefusalPlans, RefusalSql
+from fencepost.store.sql.records.refusals import RefusalPlans, RefusalSql
 from fencepost.store.sqlite.jobs.rows import CODEC
 
 REFUSALS = RefusalPlans(

@@ -1,8 +1,8 @@
-"""Samples of counts in SQLite: the SQL for the plans in ``store/sql/series.py``."""
+"""Samples of counts in SQLite: the SQL for the plans in ``store/sql/records/series.py``."""
 
 from __future__ import annotations
 
-from fencepost.store.sql.series import SeriesPlans, SeriesSql
+from fencepost.store.sql.records.series import SeriesPlans, SeriesSql
 from fencepost.store.sqlite.jobs.rows import CODEC
 from fencepost.store.sqlite.records.overview import OVERVIEW
 

@@ -10,10 +10,10 @@ from fencepost.core.job.job import JobRecord
 from fencepost.core.values.names import id_bytes, wanted_ids
 from fencepost.core.values.times import to_us
 from fencepost.errors import DuplicateJobError
-from fencepost.store.interface.transfer import Loaded, LoadReply, Present
+from fencepost.store.interface.records.transfer import LoadReply
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.sql.codec import encode_json
-from fencepost.store.sql.transfer import (
+from fencepost.store.sql.records.transfer import (
     NOT_ACCEPTED,
     DumpPlans,
     DumpSql,
@@ -23,6 +23,7 @@ from fencepost.store.sql.transfer import (
     loadable,
     needs_key,
     waiting_among,
+    without_present,
 )
 from fencepost.store.sqlite.flows.dependents import COUNT_DOWN, end_waiting, find_parents, link
 from fencepost.store.sqlite.jobs.catalog import Env, JobCounters
@@ -89,16 +90,8 @@ def load(env: Env, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
     for sql, params in values(PRESENT, [(id_bytes(job_id),) for job_id in loadable(records)]):
         present |= {row[0] for row in (yield Statement(sql, params))}
     ((last,),) = yield Statement(LAST)
-    fresh: dict[int, JobRecord] = {}
-    replies: list[LoadReply] = []
-    for record in records:
-        id_ = id_bytes(record.job.id)
-        if id_ in present:
-            replies.append(Present(record.job.id))
-            continue
-        present.add(id_)
-        fresh[last + len(fresh) + 1] = record
-        replies.append(Loaded(record.job.id))
+    new, replies = without_present(records, present)
+    fresh = dict(enumerate(new.values(), start=last + 1))
     now = env.clock.now_us()
     yield from _insert(env, fresh)
     if fresh:

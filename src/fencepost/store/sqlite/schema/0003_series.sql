@@ -1,4 +1,4 @@
--- Samples of the store's counts, each as core/series.py encodes it; coarser steps are kept for longer.
+-- Samples of the store's counts, each as core/stats/series.py encodes it; coarser steps are kept for longer.
 create table series(
   step integer not null,
   at integer not null,

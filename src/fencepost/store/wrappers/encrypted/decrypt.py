@@ -46,6 +46,7 @@ from fencepost.core.job.job import (
 )
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import CANCELLED, LEASE_EXPIRED, LIFETIME_EXCEEDED, UNREADABLE_JOB
+from fencepost.core.job.replays import BulkReplay
 from fencepost.core.webhooks.delivery import Delivery
 from fencepost.errors import EncryptionError, MissingKeyError, PlainContentError, TamperedError
 from fencepost.store.sql.codec import UNREADABLE
@@ -183,6 +184,11 @@ class Opener:
         """Return the record *event* decrypted, if it can be."""
         owner = Owner(event.id, event.name)
         return replace(event, payload=self._see_body(event.payload, Field.EVENT, owner))
+
+    def open_replay(self, replay: BulkReplay) -> BulkReplay:
+        """Return *replay* with its patch decrypted, if it can be."""
+        owner = Owner(f"replay:{replay.id}")
+        return replace(replay, patch=self._see_body(replay.patch, Field.PATCH, owner))
 
     def _accept(self, value: V) -> V:
         """Return what is not encrypted, if that is accepted today."""

@@ -35,6 +35,7 @@ from fencepost.core.job.job import (
     Progress,
 )
 from fencepost.core.job.outcome import Settlement
+from fencepost.core.job.replays import BulkReplay
 from fencepost.core.values.names import id_text
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE, Delivery
 from fencepost.errors import ConfigurationError, MissingKeyError, TamperedError
@@ -217,6 +218,11 @@ class Sealer:
             payload=self._seal_body(template.payload, Field.TEMPLATE, owner),
             callback_url=self.seal_callback(template.callback_url, owner),
         )
+
+    def seal_replay(self, replay: BulkReplay) -> BulkReplay:
+        """Return *replay* with its patch encrypted for it; no job has an id with a colon."""
+        owner = Owner(f"replay:{replay.id}")
+        return replace(replay, patch=self._seal_body(replay.patch, Field.PATCH, owner))
 
     def _seal_body(self, body: B, field: Field, owner: Owner, version: int | None = None) -> B:
         if body is None or body.encoding is Encoding.ENCRYPTED:

@@ -22,27 +22,22 @@ from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.job.job import Attempt, Dependency, Encoding, Job, JobRecord, NewJob
 from fencepost.core.job.lifecycle import DEAD, State
 from fencepost.core.job.outcome import Settlement
+from fencepost.core.job.replays import BulkReplay, counted
 from fencepost.core.job.why import Situation
 from fencepost.core.values.names import id_text
 from fencepost.errors import EncryptionError
 from fencepost.store.interface.control import (
+    Advanced,
     ControlFacet,
     Edit,
     Edited,
     EditReply,
     Replay,
     ReplayReply,
+    ReplaysFacet,
     Sealed,
     as_replay,
 )
-from fencepost.store.interface.crons import (
-    CronDefinition,
-    CronFire,
-    CronList,
-    CronsFacet,
-    FireReply,
-)
-from fencepost.store.interface.events import EventReply, EventsFacet
 from fencepost.store.interface.facet import Facet, Method, planned
 from fencepost.store.interface.queue import (
     EnqueueReply,
@@ -54,8 +49,16 @@ from fencepost.store.interface.queue import (
     SpawnReply,
 )
 from fencepost.store.interface.reader import ReaderFacet
+from fencepost.store.interface.records.crons import (
+    CronDefinition,
+    CronFire,
+    CronList,
+    CronsFacet,
+    FireReply,
+)
+from fencepost.store.interface.records.events import EventReply, EventsFacet
+from fencepost.store.interface.records.transfer import LoadReply, TransferFacet
 from fencepost.store.interface.store import Facets, Store
-from fencepost.store.interface.transfer import LoadReply, TransferFacet
 from fencepost.store.plan import Declaration, Operation, Plan, part_of
 from fencepost.store.wrappers.encrypted.decrypt import Opener
 from fencepost.store.wrappers.encrypted.duplicates import SealedJobs
@@ -101,6 +104,26 @@ class Encrypting(Facet, Generic[F], abstract=True):
             found = yield from part_of(self._reader.get(asked[start : start + PAGE_MAX]))
             jobs |= {job.id: job for job in found if job is not None}
         return jobs
+
+    def _for_fresh(self, request: Replay, dead: Job | None) -> Replay | Sealed:
+        """Give *request* the content of *dead*, encrypted for the fresh job, if it can be read."""
+        if dead is None:
+            return request
+        fresh = request.id or self._clock.new_id()
+        try:
+            payload = request.payload or self._opener.open_payload(dead)
+            url = request.callback_url or self._opener.open_callback(dead)
+        except EncryptionError:
+            # A store does not copy what is encrypted; what is not, it would.
+            is_copied = dead.payload_body.encoding is not Encoding.ENCRYPTED and dead.state in DEAD
+            return Sealed(dead.id) if is_copied else Replay(request.job_id)
+        owner = owner_of(dead)._replace(id=id_text(fresh))
+        return Replay(
+            request.job_id,
+            fresh,
+            self._sealer.seal_payload(payload, owner),
+            self._sealer.seal_callback(url, owner),
+        )
 
 
 def opening(name: str, field: str, open_: Callable[[Opener, Any], Any]) -> Any:
@@ -205,25 +228,29 @@ class EncryptedControl(Encrypting[ControlFacet], ControlFacet):
             replies += [next(done) if isinstance(each, Replay) else each for each in fresh]
         return replies
 
-    def _for_fresh(self, request: Replay, dead: Job | None) -> Replay | Sealed:
-        """Give *request* the content of *dead*, encrypted for the fresh job, if it can be read."""
-        if dead is None:
-            return request
-        fresh = request.id or self._clock.new_id()
-        try:
-            payload = request.payload or self._opener.open_payload(dead)
-            url = request.callback_url or self._opener.open_callback(dead)
-        except EncryptionError:
-            # A store does not copy what is encrypted; what is not, it would.
-            is_copied = dead.payload_body.encoding is not Encoding.ENCRYPTED and dead.state in DEAD
-            return Sealed(dead.id) if is_copied else Replay(request.job_id)
-        owner = owner_of(dead)._replace(id=id_text(fresh))
-        return Replay(
-            request.job_id,
-            fresh,
-            self._sealer.seal_payload(payload, owner),
-            self._sealer.seal_callback(url, owner),
-        )
+
+class EncryptedReplays(Encrypting[ReplaysFacet], ReplaysFacet):
+    """Patches, and payloads that are replayed as those of other jobs."""
+
+    @planned
+    def start(self, replay: BulkReplay) -> Plan[BulkReplay]:
+        kept = yield from self._inner.start(self._sealer.seal_replay(replay)).start()
+        return self._opener.open_replay(kept)
+
+    list = opening("list", "replays", Opener.open_replay)
+
+    @planned
+    def advance(self, replay: BulkReplay, requests: Sequence[Replay] = ()) -> Plan[Advanced | None]:
+        jobs = yield from part_of(self._reader.get([each.job_id for each in requests]))
+        pairs = zip(requests, jobs, strict=True)
+        fresh = [self._for_fresh(request, job) for request, job in pairs]
+        sealed = [each for each in fresh if isinstance(each, Replay)]
+        refused = counted(replay, (), {"sealed": len(fresh) - len(sealed)})
+        given = self._sealer.seal_replay(refused if len(sealed) < len(fresh) else replay)
+        result = yield from part_of(self._inner.advance(given, sealed))
+        if result is None:
+            return None
+        return replace(result, replay=self._opener.open_replay(result.replay))
 
 
 class EncryptedReader(Encrypting[ReaderFacet], ReaderFacet):
@@ -351,6 +378,7 @@ def _has_content(edit: Edit) -> bool:
 _WRITTEN: list[type[Encrypting[Any]]] = [
     EncryptedQueue,
     EncryptedControl,
+    EncryptedReplays,
     EncryptedReader,
     EncryptedCrons,
     EncryptedEvents,

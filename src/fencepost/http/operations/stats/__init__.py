@@ -1,0 +1,1 @@
+"""Operations that read figures: health, metrics, statistics, series and attention."""

@@ -1,0 +1,1 @@
+"""Facets of what a store keeps beside jobs, each with its requests and replies."""

@@ -1,0 +1,1 @@
+"""What partitions tell each other: entries of outboxes, mirrors of jobs, and who delivers."""

@@ -1,0 +1,1 @@
+"""Looking at all partitions: lists, counts and overviews, put together."""
