@@ -13,6 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg import sql
+from tests.store.postgres.patience import patiently
 
 from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import AttemptOutcome, NewJob
@@ -53,14 +54,6 @@ def admin(postgres_url: str) -> Iterator[psycopg.Connection]:
 @pytest.fixture
 def clock() -> FakeClock:
     return FakeClock()
-
-
-@pytest.fixture
-def store(postgres_url: str, clock: FakeClock) -> Iterator[PostgresStore]:
-    store = PostgresStore(postgres_url, clock=clock)
-    store.migrate()
-    yield store
-    store.close()
 
 
 @pytest.fixture
@@ -111,13 +104,16 @@ def test_claims_submissions_settlements_and_chores_go_on(
     run(store.upkeep.expire(10))
     run(store.settings.limit_types({"mail": TypeLimits()}))
     before = _marks(admin)
-    for _ in range(3):
+    submitted = 0
+    for _ in patiently():
         clock.advance(1.0)
-        run(store.queue.enqueue([NewJob(type="mail")]))
+        submitted += len(run(store.queue.enqueue([NewJob(type="mail")])))
         run(store.upkeep.tidy())
-    assert _marks(admin) > before
+        if _marks(admin) > before:
+            break
     run(store.upkeep.prune(PruneRequest(keep=dict.fromkeys(TERMINAL, 0.0), limit=10)))
-    assert len(run(store.queue.claim(ClaimRequest(worker="w", limit=10))).jobs) == 4
+    found = run(store.queue.claim(ClaimRequest(worker="w", limit=20))).jobs
+    assert len(found) == min(submitted + 1, 10)
 
 
 def _marks(admin: psycopg.Connection) -> int:
@@ -144,11 +140,14 @@ def test_a_latch_is_for_those_who_may_write(
         for latch in latches:
             hostile.execute(f"lock table fencepost.{latch} in access share mode".encode())
         before = _marks(admin)
-        for _ in range(3):
-            store.run(store.queue.enqueue([NewJob(type="mail")]))
+        submitted = 0
+        for _ in patiently():
+            submitted += len(store.run(store.queue.enqueue([NewJob(type="mail")])))
             store.run(store.upkeep.tidy())
-        assert _marks(admin) > before
-        assert len(store.run(store.queue.claim(ClaimRequest(worker="w", limit=10))).jobs) == 3
+            if _marks(admin) > before:
+                break
+        found = store.run(store.queue.claim(ClaimRequest(worker="w", limit=20))).jobs
+        assert len(found) == min(submitted, 10)
     admin.execute(sql.SQL("drop owned by {}").format(role))
 
 

@@ -6,12 +6,12 @@ and rows, not in time.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import psycopg
 import pytest
+from tests.store.postgres.patience import patiently
 
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
@@ -27,7 +27,6 @@ LEEWAY = 1.3
 """Pages of indexes split, and a chain may cross into a new page."""
 SPLITS = 10
 """The same where only a few pages are read at all. The jobs that have gone fill over a hundred."""
-PATIENCE = 60.0
 WARM = 8
 """From the sixth time on, the server may take a plan for any parameters."""
 
@@ -35,14 +34,6 @@ WARM = 8
 @pytest.fixture
 def clock() -> FakeClock:
     return FakeClock()
-
-
-@pytest.fixture
-def store(postgres_url: str, clock: FakeClock) -> Iterator[PostgresStore]:
-    store = PostgresStore(postgres_url, clock=clock)
-    store.migrate()
-    yield store
-    store.close()
 
 
 @pytest.fixture
@@ -102,15 +93,6 @@ def catch_up(probe: psycopg.Connection, store: PostgresStore, clock: FakeClock) 
         probe.rollback()
         if has_passed:
             return
-
-
-def patiently() -> Iterator[None]:
-    """Let something be tried again and again; fail if it never succeeds."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        yield
-        time.sleep(0.05)
-    pytest.fail("a transaction of another test never ended")
 
 
 def pages(probe: psycopg.Connection, sql: str, params: Any) -> int:
