@@ -85,6 +85,8 @@ WORKER_TIMEOUT_GRACE: Final = 10.0
 handler, which takes at most INTERRUPT_GRACE, and records that."""
 POLL_INTERVAL: Final = 1.0
 """The longest wait of an idle worker, should every notification be lost."""
+ORPHANS_INTERVAL: Final = 1.0
+"""Seconds between two looks for workers of this machine that have died."""
 STORE_RETRY_DELAY_MAX: Final = 5.0
 WORKER_SILENCE: Final = 60.0
 """A worker that has not announced itself for this long is not listed."""

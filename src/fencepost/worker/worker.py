@@ -86,6 +86,7 @@ class Worker:
         self.id = id or f"{socket.gethostname()}-{os.getpid()}-{store.clock.new_id().hex()[:8]}"
         self._settings = WorkerSettings(
             worker=self.id,
+            is_named=id is not None,
             store=store,
             tasks=tasks,
             crons=crons or {},
