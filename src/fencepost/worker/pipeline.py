@@ -106,7 +106,7 @@ class Pipeline:
         if settings.crons:
             from fencepost.maintenance import Ticker
 
-            self.ticker = Ticker(store, settings.crons, counters)
+            self.ticker = Ticker(store, settings.crons, counters, settings.tracing)
 
     def _claimer(self) -> Claimer:
         settings = self._settings
