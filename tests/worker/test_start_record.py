@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.core.bounds import UNSETTLED_MAX
-from fencepost.worker import starts
+from fencepost.platform import system
 from fencepost.worker.run.inflight import InFlight
 from fencepost.worker.starts import (
     KEPT,
@@ -155,7 +155,7 @@ def test_a_record_from_before_the_machine_was_started_says_nothing(
     held.die()
     boot = tmp_path / "boot"
     boot.write_text("another\n")
-    monkeypatch.setattr(starts, "BOOT", boot)
+    monkeypatch.setattr(system, "BOOT", boot)
     assert started(held, "1.a", "2.b") == ["1.a", "2.b"]
 
 

@@ -114,7 +114,7 @@ class Pipeline:
         if settings.crons:
             from fencepost.maintenance import Ticker
 
-            self.ticker = Ticker(store, settings.crons, counters)
+            self.ticker = Ticker(store, settings.crons, counters, settings.tracing)
 
     def _record_starts(self) -> StartRecord | NoRecord:
         """Record which handlers have started, and look for workers that have died over jobs.

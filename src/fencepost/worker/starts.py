@@ -14,7 +14,6 @@ nothing is concluded from a record that was made before the machine was last sta
 
 from __future__ import annotations
 
-import fcntl
 import mmap
 import os
 import stat
@@ -26,11 +25,13 @@ from hashlib import sha256
 from pathlib import Path
 
 from fencepost.core.bounds import UNSETTLED_MAX
+from fencepost.platform.disk import read_at, write_at
+from fencepost.platform.files import OPEN, others, user
+from fencepost.platform.locks import try_lock
+from fencepost.platform.system import boot
 
 SUFFIX = ".starts"
 MAGIC = b"fencepost starts 1\n"
-BOOT = Path("/proc/sys/kernel/random/boot_id")
-"""Names the time from a start of the machine to the next."""
 HEADER = 4_096
 """Bytes: magic, boot, length of a lease, worker, and in the last two whether it was found dead and
 which half counts."""
@@ -66,17 +67,15 @@ class StartRecord:
             # A handler of an earlier run of this worker may still be running in a thread.
             raise FileExistsError(f"{self.path} is left of an earlier run, which held jobs")
         unnamed = self.path.with_suffix(".new")
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        self._fd = os.open(unnamed, flags, 0o600)
+        self._fd = os.open(unnamed, OPEN | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_free(unnamed):
+            if not try_lock(self._fd) or _is_free(unnamed):
                 raise OSError(f"{folder} is on a file system without locks")
             # All of it now: a disk that is full later would end the process with SIGBUS.
             with open(self._fd, "wb", closefd=False) as file:
                 file.write(bytes(HEADER + 2 * self._half))
             self._map = mmap.mmap(self._fd, HEADER + 2 * self._half)
-            head = MAGIC + f"{BOOT.read_text().strip()}\n{lease_ttl}\n{worker}\n".encode()
+            head = MAGIC + f"{boot()}\n{lease_ttl}\n{worker}\n".encode()
             self._map[: len(head)] = head
             self._at = self._start_of(0)
             # Only now: who finds it under this name finds it locked, and complete.
@@ -135,14 +134,11 @@ class StartRecord:
 
 def _is_free(path: Path) -> bool:
     """Return whether a lock can be had that another descriptor holds: then locks do not work."""
-    fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    fd = os.open(path, OPEN)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
+        return try_lock(fd)
     finally:
         os.close(fd)
-    return True
 
 
 class NoRecord:
@@ -162,17 +158,17 @@ class DeadRecord:
     def __init__(self, path: Path, fd: int) -> None:
         self.path = path
         self._fd = fd
-        content = os.pread(fd, os.fstat(fd).st_size, 0)
+        content = read_at(fd, os.fstat(fd).st_size, 0)
         head = content[:HEADER]
         if not head.startswith(MAGIC) or len(content) <= HEADER:
             raise ValueError(f"{path} is no record of starts")
         text = head[len(MAGIC) :].decode("utf-8", "replace")
-        boot, lease_ttl, self.worker, _ = text.split("\n", 3)
+        then, lease_ttl, self.worker, _ = text.split("\n", 3)
         self._lease_ttl = float(lease_ttl)
         self._has_been_found = bool(head[FOUND])
         half = (len(content) - HEADER) // 2
         start = HEADER + head[WHICH] * half
-        self._is_known = head[WHICH] != UNKNOWN and boot == BOOT.read_text().strip()
+        self._is_known = head[WHICH] != UNKNOWN and then == boot()
         # What follows the last end of line was being written: that handler has not started.
         self._tokens = frozenset(content[start : start + half].split(b"\0", 1)[0].split(b"\n")[:-1])
 
@@ -187,7 +183,7 @@ class DeadRecord:
         still under way in the store's server.
         """
         if not self._has_been_found:
-            os.pwrite(self._fd, b"\1", FOUND)
+            write_at(self._fd, b"\1", FOUND)
             os.utime(self._fd, (now, now))
         elif now > os.fstat(self._fd).st_mtime + self._lease_ttl + KEPT:
             os.unlink(self.path)
@@ -196,13 +192,13 @@ class DeadRecord:
 @contextmanager
 def dead_record(path: Path) -> Iterator[DeadRecord | None]:
     """Lock the record of a worker that has died; None if it lives, or others look at it."""
-    fd = -1
+    fd, record = -1, None
     try:
-        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        record = DeadRecord(path, fd) if os.fstat(fd).st_nlink else None
+        fd = os.open(path, OPEN)
+        if try_lock(fd) and os.fstat(fd).st_nlink:
+            record = DeadRecord(path, fd)
     except (OSError, ValueError):
-        record = None
+        pass
     try:
         yield record
     finally:
@@ -221,12 +217,12 @@ def runtime_folder(environ: Mapping[str, str] = os.environ) -> Path:
     elif environ.get("XDG_RUNTIME_DIR"):
         folder = Path(environ["XDG_RUNTIME_DIR"]) / "fencepost"
     else:
-        folder = Path(tempfile.gettempdir()) / f"fencepost-{os.getuid()}"
+        folder = Path(tempfile.gettempdir()) / f"fencepost-{user()}"
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-        raise PermissionError(f"{folder} is not a folder that only user {os.getuid()} can write to")
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != user() or others(found.st_mode, 0o022):
+        raise PermissionError(f"{folder} is not a folder that only user {user()} can write to")
     return folder
 
 

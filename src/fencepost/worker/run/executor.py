@@ -135,7 +135,12 @@ class HandlerExecutor:
     def context_of(self, state: AttemptState) -> Context:
         """Return the context of an attempt that has begun."""
         actions = ContextActions(
-            state, self.store, self.tasks, hooks=self.hooks, shared=self.shared
+            state,
+            self.store,
+            self.tasks,
+            hooks=self.hooks,
+            shared=self.shared,
+            tracing=self.tracing,
         )
         return Context(actions)
 
@@ -152,7 +157,8 @@ class HandlerExecutor:
         """Run a handler in a child process."""
         if self.tracing is None:
             return await self._children.run(attempt)
-        return await self.tracing.watch(attempt.job, partial(self._children.run, attempt))
+        run = partial(self._children.run, attempt)
+        return await self.tracing.watch(attempt.job, lambda tags: run(trace_tags=tags))
 
     def stop_starting(self) -> None:
         """Begin no more: give back what has not begun, and wake what waits."""

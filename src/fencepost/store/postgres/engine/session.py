@@ -9,7 +9,6 @@ together without ``begin`` are one transaction, committed at the Sync that ends 
 from __future__ import annotations
 
 import re
-import select
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -22,6 +21,7 @@ from psycopg.adapt import PyFormat, Transformer
 from psycopg.errors import error_from_result
 from psycopg.pq.abc import PGresult
 
+from fencepost.platform.sockets import READABLE, WRITABLE, poller
 from fencepost.store.plan import Row, Statement
 from fencepost.store.postgres.engine.search_path import FIX
 
@@ -29,8 +29,8 @@ ANSWER_TIMEOUT = 60.0
 """Longer than the server lets any statement take: after that the connection counts as lost."""
 PREPARED_MAX = 200
 """Statements that a session keeps prepared; those that come later are sent in full."""
-LISTENING = select.POLLIN
-WRITING = select.POLLIN | select.POLLOUT
+LISTENING = READABLE
+WRITING = READABLE | WRITABLE
 
 SQLSTATE = pq.DiagnosticField.SQLSTATE
 
@@ -63,7 +63,7 @@ class ServerSession(psycopg.Connection[Row]):
         self._name_count = 0
         self.answer_timeout: float | None = None
         """Seconds for which the server may be silent, if fewer than ``ANSWER_TIMEOUT``."""
-        self._poll = select.poll()
+        self._poll = poller()
         self._poll.register(self.pgconn.socket, LISTENING)
 
     @property
@@ -213,7 +213,7 @@ class ServerSession(psycopg.Connection[Row]):
         self._poll.modify(pgconn.socket, WRITING)
         try:
             while pgconn.flush():
-                if any(event & select.POLLIN for _, event in self._wait()):
+                if any(event & READABLE for _, event in self._wait()):
                     pgconn.consume_input()
         finally:
             self._poll.modify(pgconn.socket, LISTENING)
