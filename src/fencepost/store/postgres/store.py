@@ -29,6 +29,7 @@ from fencepost.store.postgres.engine.url import parse
 from fencepost.store.postgres.facets import facets
 from fencepost.store.postgres.jobs.catalog import Catalog, Env
 from fencepost.store.postgres.jobs.upkeep import TIDY_INTERVAL, TidyRounds
+from fencepost.store.postgres.joins.asyncpg import CastStatements, as_psycopg, beneath_pool
 from fencepost.store.postgres.joins.connections import (
     async_connection_of,
     connection_of,
@@ -72,8 +73,11 @@ class PostgresStore(Store):
         self._is_checked = False
         self._places: set[Place] = set()
         """Addresses of callers' connections that are known to lead to this database."""
+        self._admitted: WeakSet[Any] = WeakSet()
+        """The same for connections that do not say where they lead."""
         self._joined_by: WeakSet[Any] = WeakSet()
         """Callers' connections that have been used."""
+        self._statements = CastStatements()
 
     def run(self, operation: Operation[T]) -> T:
         self._check_schema()
@@ -105,10 +109,9 @@ class PostgresStore(Store):
         env = self._env.joined()
         operation = make(self._view(env))
         with whole(connection, must_be_open=must_be_open):
-            place = place_of(connection)
-            if place not in self._places:
+            if not self._is_admitted(connection):
                 theirs = run_in(connection, IDENTIFY)
-                self._admit(place, self.run(IDENTIFY), theirs)
+                self._admit(connection, self.run(IDENTIFY), theirs)
             for before in self._preparations(operation, connection):
                 self.run(before)
             env.catalog.copy(self._env.catalog)
@@ -122,15 +125,14 @@ class PostgresStore(Store):
         env = self._env.joined()
         operation = make(self._view(env))
         async with whole_async(connection, must_be_open=must_be_open):
-            place = place_of(connection)
-            if place not in self._places:
+            if not self._is_admitted(connection):
                 theirs = await run_in_async(connection, IDENTIFY)
-                self._admit(place, await self.run_async(IDENTIFY), theirs)
+                self._admit(connection, await self.run_async(IDENTIFY), theirs)
             for before in self._preparations(operation, connection):
                 await self.run_async(before)
             env.catalog.copy(self._env.catalog)
             with self._forgetting():
-                return await run_in_async(connection, joined(operation))
+                return await run_in_async(connection, joined(operation), self._statements)
 
     def _view(self, env: Env) -> PostgresStore:
         """Return this store as one transaction sees it: what is new there may be rolled back."""
@@ -147,8 +149,9 @@ class PostgresStore(Store):
         Then all numbers are asked for again: a statement that is refused because of a lost one
         would fail the caller's transaction.
         """
-        is_new = connection not in self._joined_by
-        self._joined_by.add(connection)
+        session = beneath_pool(connection)
+        is_new = session not in self._joined_by
+        self._joined_by.add(session)
         return is_new
 
     @contextmanager
@@ -156,16 +159,25 @@ class PostgresStore(Store):
         """Forget numbers that the server has lost, so that the next transaction succeeds."""
         try:
             yield
-        except psycopg.Error as error:
-            if error.sqlstate != STALE_NUMBERS:
+        except Exception as error:  # of either driver
+            if getattr(error, "sqlstate", None) != STALE_NUMBERS:
                 raise
             self._env.catalog.forget()
             where = self._connections.address.shown
-            raise translate(error, sent_commit=False, where=where) from error
+            raise translate(as_psycopg(error), sent_commit=False, where=where) from error
 
-    def _admit(self, place: Place, ours: Identity, theirs: Identity) -> None:
+    def _is_admitted(self, connection: Any) -> bool:
+        """Return whether *connection* is known to lead to this store's database."""
+        place = place_of(connection)
+        return place in self._places or beneath_pool(connection) in self._admitted
+
+    def _admit(self, connection: Any, ours: Identity, theirs: Identity) -> None:
+        place = place_of(connection)
         check_same(ours, theirs, place, self._connections.address.shown)
-        self._places.add(place)
+        if place is None:
+            self._admitted.add(beneath_pool(connection))
+        else:
+            self._places.add(place)
 
     def _check_schema(self) -> None:
         if not self._is_checked:
