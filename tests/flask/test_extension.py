@@ -159,9 +159,6 @@ def test_without_a_site_there_is_no_worker(tmp_path: Path) -> None:
 def test_it_takes_the_settings_of_an_app() -> None:
     parameters = list(inspect.signature(App.__init__).parameters)
     assert set(parameters) - {"self", "url"} == AppSettings.__annotations__.keys()
-    assert list(inspect.signature(Fencepost.worker).parameters) == list(
-        inspect.signature(App.worker).parameters
-    )
     queue = Fencepost(url="memory://", name="shop", retry=Retry.none())
     assert queue.name == "shop"
     assert get_type_hints(Fencepost.init_app, {"Flask": Flask})["site"] is Flask

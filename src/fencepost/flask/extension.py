@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from fencepost.app import App
-from fencepost.core.bounds import CONCURRENCY_DEFAULT, GRACE_DEFAULT
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -18,10 +17,8 @@ if TYPE_CHECKING:
     from fencepost.core.encryption import Keys, Plain
     from fencepost.core.job.policy import Retry
     from fencepost.core.job.timeouts import Retention, Timeouts
-    from fencepost.core.values.times import Duration
     from fencepost.core.webhooks.callback import Webhooks
     from fencepost.store.interface.store import Store
-    from fencepost.worker import Worker
 
 URL_SETTING = "FENCEPOST_URL"
 EXTENSION = "fencepost"
@@ -73,30 +70,8 @@ class Fencepost(App):
         site.extensions[EXTENSION] = self
         site.cli.add_command(commands_of(self))
 
-    def worker(
-        self,
-        queues: Mapping[str, int] | Sequence[str] | None = None,
-        *,
-        concurrency: int = CONCURRENCY_DEFAULT,
-        lease_ttl: Duration | None = None,
-        grace: Duration = GRACE_DEFAULT,
-        prefetch: int = 0,
-        max_jobs: int | None = None,
-        max_rss: int | str | None = None,
-        version: str | None = None,
-    ) -> Worker:
-        """As ``App.worker``; refused before ``init_app``."""
+    def _check_runnable(self) -> None:
         self._site()
-        return super().worker(
-            queues,
-            concurrency=concurrency,
-            lease_ttl=lease_ttl,
-            grace=grace,
-            prefetch=prefetch,
-            max_jobs=max_jobs,
-            max_rss=max_rss,
-            version=version,
-        )
 
     def close(self) -> None:
         """Close the store; if the app is used again, it is opened again."""

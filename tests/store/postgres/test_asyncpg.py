@@ -30,6 +30,7 @@ from fencepost.errors import ConfigurationError, DuplicateJobError, SchemaError
 from fencepost.store.interface.queue import Duplicate, Enqueued
 from fencepost.store.interface.store import Topic
 from fencepost.store.plan import Declaration, Effect, Operation, Plan, Statement
+from fencepost.store.postgres.joins import asyncpg as joins
 from fencepost.store.postgres.joins.asyncpg import CastStatements
 from fencepost.store.postgres.joins.transaction import run_in, run_in_async
 from fencepost.store.postgres.store import PostgresStore
@@ -179,6 +180,18 @@ async def test_a_pool_lends_connections_that_are_known_the_second_time(
             asked.append(len(queries))
     assert stored(store) == 3
     assert asked[0] > asked[1] == asked[2]
+
+
+async def test_a_loan_that_hides_its_connection_is_new_each_time(
+    store: PostgresStore, conn: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it would be if asyncpg called it by another name."""
+    monkeypatch.setattr(joins, "_beneath_pool", lambda connection: connection)
+    async with asyncpg.create_pool(store.url, min_size=1, max_size=1) as pool:
+        for _ in range(2):
+            async with pool.acquire() as lent, lent.transaction():
+                await store.run_in_async(lent, enqueue(job()))
+    assert stored(store) == 2
 
 
 async def test_no_prepared_statements_are_kept_where_the_caller_keeps_none(

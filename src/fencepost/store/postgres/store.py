@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from copy import copy
 from functools import partial
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 import psycopg
 
@@ -29,7 +28,7 @@ from fencepost.store.postgres.engine.url import parse
 from fencepost.store.postgres.facets import facets
 from fencepost.store.postgres.jobs.catalog import Catalog, Env
 from fencepost.store.postgres.jobs.upkeep import TIDY_INTERVAL, TidyRounds
-from fencepost.store.postgres.joins.asyncpg import CastStatements, as_psycopg, beneath_pool
+from fencepost.store.postgres.joins.asyncpg import CallerSessions, CastStatements, as_psycopg
 from fencepost.store.postgres.joins.connections import (
     async_connection_of,
     connection_of,
@@ -73,10 +72,9 @@ class PostgresStore(Store):
         self._is_checked = False
         self._places: set[Place] = set()
         """Addresses of callers' connections that are known to lead to this database."""
-        self._admitted: WeakSet[Any] = WeakSet()
+        self._admitted = CallerSessions()
         """The same for connections that do not say where they lead."""
-        self._joined_by: WeakSet[Any] = WeakSet()
-        """Callers' connections that have been used."""
+        self._joined_by = CallerSessions()
         self._statements = CastStatements()
 
     def run(self, operation: Operation[T]) -> T:
@@ -149,9 +147,8 @@ class PostgresStore(Store):
         Then all numbers are asked for again: a statement that is refused because of a lost one
         would fail the caller's transaction.
         """
-        session = beneath_pool(connection)
-        is_new = session not in self._joined_by
-        self._joined_by.add(session)
+        is_new = connection not in self._joined_by
+        self._joined_by.add(connection)
         return is_new
 
     @contextmanager
@@ -169,13 +166,13 @@ class PostgresStore(Store):
     def _is_admitted(self, connection: Any) -> bool:
         """Return whether *connection* is known to lead to this store's database."""
         place = place_of(connection)
-        return place in self._places or beneath_pool(connection) in self._admitted
+        return place in self._places or connection in self._admitted
 
     def _admit(self, connection: Any, ours: Identity, theirs: Identity) -> None:
         place = place_of(connection)
         check_same(ours, theirs, place, self._connections.address.shown)
         if place is None:
-            self._admitted.add(beneath_pool(connection))
+            self._admitted.add(connection)
         else:
             self._places.add(place)
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import WeakSet
 
 import psycopg
 
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
     AsyncpgConnection: TypeAlias = asyncpg.Connection[Any] | PoolConnectionProxy[Any]
 
 
+STATEMENTS_MAX = 1_000
+"""Statements that are remembered; there are a few dozen."""
+
+
 class CastStatements:
     """Statements as they are sent over asyncpg, remembered by what plans call them."""
 
@@ -37,6 +43,8 @@ class CastStatements:
         """Return *sql* with a cast around each parameter; ask the server for types only once."""
         known = self._by_sql.get(sql)
         if known is None:
+            if len(self._by_sql) >= STATEMENTS_MAX:
+                self._by_sql.clear()
             # Unnamed where the caller keeps no prepared statements, as behind a pooler.
             prepared = await connection.prepare(numbered(sql))
             casts = [cast(each) for each in prepared.get_parameters()]
@@ -112,10 +120,24 @@ def is_asyncpg(given: Any) -> bool:
     )
 
 
-def beneath_pool(connection: AsyncpgConnection) -> Any:
-    """Return the connection that a pool lends anew each time, or the one given.
+class CallerSessions:
+    """Callers' connections that have been used, for as long as they live."""
 
-    Known by asyncpg's own name for it; under another name, each loan would count as a new one.
+    def __init__(self) -> None:
+        self._seen: WeakSet[Any] = WeakSet()
+
+    def __contains__(self, connection: Any) -> bool:
+        return _beneath_pool(connection) in self._seen
+
+    def add(self, connection: Any) -> None:
+        with suppress(TypeError):  # a loan that does not say what is beneath it is forgotten
+            self._seen.add(_beneath_pool(connection))
+
+
+def _beneath_pool(connection: Any) -> Any:
+    """Return the connection that a pool lends under another object each time, or the one given.
+
+    By asyncpg's own name for it; if that is changed, each loan counts as a new connection.
     """
     return getattr(connection, "_con", None) or connection
 
