@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import shlex
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -56,7 +57,11 @@ class Settings:
     is_app_typed: bool = False
     """True when --app was typed, and not taken from the environment."""
     app: App | None = None
-    """The app whose store the command uses, if one is named."""
+    """The app whose store the command uses, if one is named, or if a framework has it."""
+    words: tuple[str, ...] = ("fencepost",)
+    """How the command is called."""
+    program: tuple[str, ...] = (sys.executable, "-m", "fencepost")
+    """The same, for child processes."""
     log_level: str | None = None
     log_format: str | None = None
     debug: bool = False
@@ -64,7 +69,7 @@ class Settings:
 
     def say(self, *words: str) -> str:
         """Return a command to run next on the same store, without a password."""
-        start = ["fencepost"]
+        start = [*self.words]
         if self.url != url_from_environment():
             start += ["--url", shown_url(self.url)]
         return shlex.join([*start, *words])

@@ -114,7 +114,7 @@ def parse_payload(text: str, *, must_be_object: bool) -> Any:
 def _app_for(settings: Settings, raw: bool) -> App:
     if raw:
         return store_app(settings)
-    if settings.app_name is None and not has_default_app():
+    if settings.app_name is None and settings.app is None and not has_default_app():
         raise ConfigurationError(
             "no app to check the payload against: name it with --app module:attribute, or add "
             "--raw to store it unchecked"
