@@ -19,7 +19,7 @@ FACADE = "fencepost"  # the package's own __init__: importing from it means impo
 EVERYWHERE = {"errors"}
 EVERYWHERE_BUT_CORE = EVERYWHERE | {"clock", "generators", "observe"}
 PIPELINE = {"app", "worker", "maintenance", "delivery"}
-VIEWS = {"http", "dashboard", "cli", "testing"}
+VIEWS = {"http", "dashboard", "cli", "testing", "django"}
 STORED = EVERYWHERE_BUT_CORE | {"core", "store"}
 ALL = STORED | PIPELINE | VIEWS | {"actions", "handles", "webhooks", "wire", "client", FACADE}
 

@@ -25,7 +25,7 @@ def find_app(name: str | None, settings: Settings) -> App:
 
     A --url that was typed overrides the URL of the app.
     """
-    app = _load(name)
+    app = _load(name or settings.project)
     if settings.is_url_given:
         point(app, settings.url)
     else:

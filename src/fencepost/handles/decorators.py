@@ -137,12 +137,12 @@ class TaskDeclarer:
 
     def __init__(self, session: Session, retry: Retry, event: str | None = None) -> None:
         self.session = session
-        self._retry = retry
+        self.retry = retry
         self._event = event
 
     def for_event(self, pattern: str) -> TaskDeclarer:
         """Return the declarer of an event's handlers."""
-        return TaskDeclarer(self.session, self._retry, pattern)
+        return TaskDeclarer(self.session, self.retry, pattern)
 
     @overload
     def __call__(
@@ -219,7 +219,7 @@ class TaskDeclarer:
         Durations are seconds, a timedelta, or text such as ``"90s"`` or ``"10m"``.
         """
         _refuse_unknown(limits)
-        retry = self._retry if retry is None else retry
+        retry = self.retry if retry is None else retry
         size, wait = check_batch(batch, batch_wait)
         make = partial(
             Task,
