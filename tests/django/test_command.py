@@ -31,6 +31,9 @@ def test_a_command_is_for_the_store_of_the_project(
     result.refresh()
     assert result.return_value == 2
     assert any_project.jobs.count() == 1  # the app is open as before
+    call_command("fencepost", "submit", "ship", '{"order": 7}')
+    assert any_project.jobs.count(type="ship") == 1
+    call_command("fencepost", "migrate")
 
 
 def test_what_is_refused_is_an_error_of_django(project: DjangoApp) -> None:

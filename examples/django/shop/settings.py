@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import django
+
 BASE_DIR = Path(__file__).resolve().parent.parent
 SECRET_KEY = os.environ.get("SECRET_KEY", "only for this example")
 DEBUG = True
@@ -21,6 +23,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "fencepost.django",
+    *(["django_tasks"] if django.VERSION < (6, 0) else []),
     "orders",
 ]
 MIDDLEWARE = [

@@ -92,6 +92,10 @@ class Settings:
                 words.append(word)
         return self.say(*words, *more)
 
+    def has_app(self, name: str | None) -> bool:
+        """Return whether there is an app: *name*, that of a project, or one in this folder."""
+        return name is not None or self.project is not None or has_default_app()
+
     def use_store_of_app(self) -> None:
         """Use the store and keys of the app that --app names, or FENCEPOST_APP without a URL."""
         is_url_set = self.is_url_given or self.url != DEFAULT_URL
