@@ -27,7 +27,7 @@ REGISTRIES = [
 ]
 MACHINE_PATH = re.compile(r"(?<![\w.~>)}-])/(?:home|root|opt|Users)/\w|\bfile:///(?!\.)\w")
 
-HEAVY = ["rich", "click", "sqlite3", "starlette", "uvicorn", "psycopg", "redis"]
+HEAVY = ["rich", "click", "sqlite3", "starlette", "uvicorn", "psycopg", "redis", "django"]
 
 
 def tracked_files() -> list[Path]:

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from django.core.signals import setting_changed
 
-from fencepost.app import App, TaskHandle
-from fencepost.core.job.task import Task
-from fencepost.core.limits.concurrency import KeyRule
+from fencepost.app import App
 from fencepost.django.attempts import with_connections
 from fencepost.django.configuration import SETTING, configured
 from fencepost.django.databases import MEMORY, open_transaction, store_url
@@ -87,15 +84,8 @@ class DjangoTaskDeclarer(TaskDeclarer):
     def for_event(self, pattern: str) -> DjangoTaskDeclarer:
         return DjangoTaskDeclarer(self.session, self.retry, pattern)
 
-    def _declare(
-        self,
-        make: partial[Task],
-        name: str | None,
-        isolation: str | None,
-        concurrency_key: KeyRule | None,
-        function: Callable[..., Any],
-    ) -> TaskHandle[..., Any]:
-        return super()._declare(make, name, isolation, concurrency_key, with_connections(function))
+    def handler(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return with_connections(function)
 
 
 def project_app() -> DjangoApp:

@@ -237,6 +237,10 @@ class TaskDeclarer:
         decorate = partial(self._declare, make, name, isolation, concurrency_key)
         return decorate if function is None else decorate(function)
 
+    def handler(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what is called for *function*; an integration with a framework may wrap it."""
+        return function
+
     def _policy(
         self,
         retry: Retry,
@@ -267,6 +271,7 @@ class TaskDeclarer:
     ) -> TaskHandle[..., Any]:
         """Make *function* a task, register it, and return its handle."""
         check_function(function)
+        function = self.handler(function)
         is_batch = make.keywords["batch"] is not None
         if is_batch:
             signature: Signature = BatchSignature(function, Context, BatchJob)
