@@ -229,6 +229,7 @@ class App(Root[Job, CronView]):
             max_jobs=max_jobs,
             max_rss=max_rss,
             version=version or os.environ.get(VERSION_VARIABLE) or None,
+            preload=self.session.preload,
         )
 
     def _check_runnable(self) -> None:

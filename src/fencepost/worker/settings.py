@@ -38,3 +38,5 @@ class WorkerSettings:
     max_jobs: int | None
     max_rss: int | None
     version: str | None = None
+    preload: tuple[str, ...] = ()
+    """What child processes import first."""

@@ -84,7 +84,9 @@ class HandlerExecutor:
         self._owns_loop = owns_loop
         self._loop = asyncio.get_running_loop()
         self.is_warm = asyncio.Event()
-        self._children = Children(store.url, counters, store.keys, max_rss=settings.max_rss)
+        self._children = Children(
+            store.url, counters, store.keys, max_rss=settings.max_rss, preload=settings.preload
+        )
         self._loader = Loader(self)
         self._batches = Batches(self)
         self._relay = Relay(store.clock, slots.reach)
