@@ -91,6 +91,7 @@ def _by_end(transitions: Iterable[tuple[Event, State]]) -> list[tuple[State, lis
 def _reopened(lines: list[str]) -> list[str]:
     """Return the way back from the states that an operator can reopen."""
     right = max(place.x for place in PLACES.values()) + 58
-    sources = [PLACES[state].y for state in sorted(TERMINAL - {S.COMPLETED})]
-    joints = [f'<path class="arrow" d="M{right:g},{y:g} H1004 V440"/>' for y in sources]
+    first, *others = sorted(PLACES[state].y for state in TERMINAL - {S.COMPLETED})
+    joints = [f'<path class="arrow" d="M{right:g},{first:g} H1004 V440"/>']
+    joints += [f'<path class="arrow" d="M{right:g},{y:g} H1004"/>' for y in others]
     return [*joints, labelled(REOPENED, *lines)]

@@ -42,6 +42,18 @@ def signature(name: str, function: Any, *, is_method: bool = False) -> str:
     return code(line)
 
 
+def keywords(function: Any) -> str:
+    """Return the names that stand for ``**options``, if a TypedDict lists them."""
+    lines = []
+    for each in inspect.signature(function).parameters.values():
+        found = re.fullmatch(r"Unpack\[(\w+)\]", str(each.annotation))
+        listed = found and getattr(sys.modules[function.__module__], found[1], None)
+        if listed and f"- ``{next(iter(listed.__annotations__))}``" not in str(function.__doc__):
+            names = ", ".join(f"`{name}`" for name in listed.__annotations__)
+            lines.append(f"\n`{each.name}` are: {names}.\n")
+    return "".join(lines)
+
+
 def constructor(kind: type) -> str:
     """Return how a class is called; nothing for an exception or an enumeration."""
     try:
@@ -115,7 +127,8 @@ def _parameters(parameters: list[inspect.Parameter]) -> Iterator[str]:
             inspect.Parameter.VAR_KEYWORD: "**",
         }
         text = stars.get(each.kind, "") + each.name
-        if each.annotation is not EMPTY:
+        # `*args: P.args` says no more than `*args`.
+        if each.annotation is not EMPTY and not str(each.annotation).startswith("P."):
             text += f": {type_name(each.annotation)}"
         if each.default is not EMPTY:
             text += (" = " if ":" in text else "=") + _default(each.default)

@@ -53,7 +53,7 @@ def log_events_page() -> str:
                 "| --- | --- | --- | --- |",
             ]
         elif found := NAME.match(line):
-            level, by, when = explained[found[1]]
+            level, by, when = (cell.strip("\u2013") for cell in explained[found[1]])
             when = re.sub(r"\]\((?!http)#", "](../operating.md#", when)
             when = re.sub(r"\]\((?!http|\.\./)", "](../", when)
             lines.append(f"| `{found[1]}` | {level or '-'} | {by or '-'} | {when} |")

@@ -16,6 +16,7 @@ from tools.site.reference.docstrings import (
     below_fields,
     code,
     constructor,
+    keywords,
     markdown,
     one_line,
     signature,
@@ -42,7 +43,7 @@ def app_page() -> str:
             "What a caller imports from `fencepost` and holds in its hands. Every method that asks"
             " the store is there a second time under `.aio`, awaited.\n",
             *(_class(getattr(fencepost, name)) for name in DECLARING[:1]),
-            "### App.task {: #app-task }\n",
+            "### App.task\n",
             code("@app.task\n@app.task(…)"),
             _options(type(declare)),
             *(_class(getattr(fencepost, name)) for name in (*DECLARING[1:], *RUNNING)),
@@ -79,7 +80,7 @@ def values_page() -> str:
     return "\n".join(
         [
             "# Values",
-            "What is passed to an app, and what it gives back. None of them can be changed.\n",
+            "What is passed to an app, and what it gives back.\n",
             *map(_class, kinds),
         ]
     )
@@ -186,9 +187,8 @@ def _methods(kind: type, title: str) -> list[str]:
     for name, value in sorted(_members(kind).items()):
         is_bound = not isinstance(inspect.getattr_static(kind, name), staticmethod | classmethod)
         call = signature(name, value, is_method=is_bound)
-        texts.append(
-            f"### {title.removesuffix('()')}.{name}\n\n{call}\n{markdown(value.__doc__)}\n"
-        )
+        heading = f"### {title.removesuffix('()')}.{name}"
+        texts.append(f"{heading}\n\n{call}\n{markdown(value.__doc__)}\n{keywords(value)}")
     return texts
 
 
@@ -204,5 +204,9 @@ def _members(kind: type) -> dict[str, Any]:
 
 
 def _options(kind: type) -> str:
-    """Return the options of a decorator, from its call, and what each means."""
-    return f"{markdown(kind.__doc__)}\n\n{signature('task', kind.__call__, is_method=True)}\n"
+    """Return the options of a decorator, from its call; a guide has their meanings."""
+    return (
+        f"{markdown(kind.__doc__)}\n\n{signature('task', kind.__call__, is_method=True)}\n"
+        f"{keywords(kind.__call__)}\n"
+        "What each means: [tasks and submissions](../configuration.md#tasks-and-submissions).\n"
+    )
