@@ -93,11 +93,14 @@ def errors_page() -> str:
         "Each has a `code` that does not change, which is also the one of the HTTP API. What stands"
         " further in is a kind of what stands above it.\n",
     ]
-    kinds = [
-        kind
-        for _, kind in inspect.getmembers(fencepost.errors, inspect.isclass)
-        if kind.__module__.startswith("fencepost.errors") and issubclass(kind, BaseException)
-    ]
+    # An error with two names is one error.
+    kinds = list(
+        dict.fromkeys(
+            kind
+            for _, kind in inspect.getmembers(fencepost.errors, inspect.isclass)
+            if kind.__module__.startswith("fencepost.errors") and issubclass(kind, BaseException)
+        )
+    )
     ours = set(kinds)
     roots = [kind for kind in kinds if not ours & set(kind.__mro__[1:])]
     for root in sorted(roots, key=lambda kind: (kind.__name__ != "FencepostError", kind.__name__)):
@@ -133,9 +136,9 @@ def _below(root: type, kinds: list[type], path: str = "", depth: int = 0) -> lis
         if kind.__bases__[0] is root:
             key = f"{path}/{kind.__name__}"
             name = "&emsp;" * depth + f"`{kind.__name__}`"
-            rows.append(
-                (key, f"| {name} | `{getattr(kind, 'code', '')}` | {one_line(kind.__doc__)} |")
-            )
+            stable = getattr(kind, "code", "")
+            shown = f"`{stable}`" if stable else "-"
+            rows.append((key, f"| {name} | {shown} | {one_line(kind.__doc__)} |"))
             rows += _below(kind, kinds, key, depth + 1)
     return rows
 
