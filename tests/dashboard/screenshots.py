@@ -15,9 +15,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tests.dashboard.browser import ROOT, open_browser
+from tests.dashboard.browser import open_browser
 from tests.dashboard.conftest import EVERY_STATE
 from tests.http.serving import serving
+
+from bench.browser import ROOT
 
 IMAGES = ROOT / "docs" / "images"
 WIDE = {"width": 1440, "height": 900}
@@ -28,6 +30,7 @@ PAGES = {
     "job": "jobs/{refused}",
     "job-running": "jobs/{running}",
     "dead-letters": "dead-letters",
+    "flows": "flows",
     "flow": "flows/{flow}",
     "queues": "queues",
     "workers": "workers",
@@ -37,17 +40,24 @@ PAGES = {
     "audit": "audit",
     "system": "system",
 }
-ON_PHONES = ("overview", "jobs", "job")
+ON_PHONES = ("overview", "jobs", "job", "dead-letters", "flow", "queues", "workers")
 HOUR = 3600
 STEP = 10
 RUSH = 200
+LANES = {
+    ("payments", "capture_payment"): (14, 0.03),
+    ("default", "render_invoice"): (9, 0.005),
+    ("mail", "send_receipt"): (6, 0.0),
+    ("images", "resize_image"): (20, 0.0),
+    ("reports", "sync_crm"): (3, 0.01),
+}
+"""How many jobs of a queue and type end in each step of the hour, and how often one fails."""
 
 
-def load_shop() -> Any:
-    """Return ``shop.py`` under the name that a user's file would have in a traceback."""
-    name = "shop/tasks.py"
-    text = (Path(__file__).parent / "shop.py").read_text(encoding="utf-8")
-    module = ModuleType("shop.tasks")
+def load(file: str, name: str) -> Any:
+    """Return a module of this folder under the *name* that a user's file has in a traceback."""
+    text = (Path(__file__).parent / file).read_text(encoding="utf-8")
+    module = ModuleType(name.removesuffix(".py").replace("/", "."))
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     exec(compile(text, name, "exec"), module.__dict__)
     return module
@@ -60,34 +70,42 @@ def record_hour(shop: Any) -> None:
         return
     core: Any = importlib.import_module("fencepost.core.stats.series")
     row: Any = importlib.import_module("fencepost.store.interface.records.series").SeriesRow
-    rng, rows, done, failed = random.Random(7), [], 0, 0
+    rng, rows = random.Random(7), []
+    counted = {name: [0, 0] for name in LANES}
     now = core.aligned(shop.app.session.clock.now(), STEP)
     for place in range(HOUR // STEP):
         late = max(0, place - 250) / 25
-        done += 5 + rng.randrange(5)
-        failed += (rng.random() < 0.03) + int(late * rng.random() / 2)
-        waits = [0.04 + rng.random() / 50] * 95 + [1.0 + late + rng.random() / 4] * 5
-        runs = [0.15] * 95 + [2.4 + rng.random() / 2] * 5
-        lane = core.LaneSample(
-            queue="payments",
-            type="capture_payment",
-            enqueued=done + failed,
-            completed=done,
-            failed=failed,
-            dead=failed // 3,
-            cancelled=0,
-            depth=int(40 * (1 + late)),
-            running=6,
-            wait=core.histogram(waits),
-            run=core.histogram(runs),
-        )
-        sample = core.Sample([lane], {"payments": 1.0 + late})
+        lanes = []
+        for (queue, type), (pace, failing) in LANES.items():
+            total = counted[queue, type]
+            total[0] += pace + rng.randrange(pace // 2 + 1)
+            total[1] += (rng.random() < failing) + int(
+                failing > 0.02 and late * rng.random() / 2 > 1
+            )
+            slow = late if failing > 0.02 else 0.0
+            waits = [0.04 + rng.random() / 50] * 95 + [0.3 + slow + rng.random() / 4] * 5
+            runs = [0.15] * 95 + [2.4 + rng.random() / 2] * 5
+            lane = core.LaneSample(
+                queue=queue,
+                type=type,
+                enqueued=sum(total),
+                completed=total[0],
+                failed=total[1],
+                dead=total[1] // 3,
+                cancelled=0,
+                depth=int(pace * (1 + slow) * (1 + rng.random())),
+                running=pace // 4,
+                wait=core.histogram(waits),
+                run=core.histogram(runs),
+            )
+            lanes.append(lane)
+        sample = core.Sample(lanes, {"payments": 1.0 + late})
         at = now - timedelta(seconds=HOUR - STEP * (place + 1))
         rows.append(row(at, core.encode_sample(sample)))
     store.run(store.series.record(STEP, rows, HOUR))
 
 
-def take(browser: Any, url: str, ids: dict[str, str]) -> None:
+def take(browser: Any, url: str, token: str, ids: dict[str, str]) -> None:
     """Photograph all pages."""
     IMAGES.mkdir(parents=True, exist_ok=True)
     for theme in ("light", "dark"):
@@ -98,6 +116,7 @@ def take(browser: Any, url: str, ids: dict[str, str]) -> None:
                 reduced_motion="reduce",
                 timezone_id="UTC",
                 locale="en-US",
+                extra_http_headers={"authorization": f"Bearer {token}"},
             )
             page = context.new_page()
             for name in names:
@@ -113,16 +132,22 @@ def take(browser: Any, url: str, ids: dict[str, str]) -> None:
 def main() -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
-        load_shop().open_shop(Path(folder)) as shop,
+        load("shop.py", "shop/tasks.py").open_shop(Path(folder)) as shop,
         serving(shop.app) as server,
     ):
+        front = load("front_page.py", "shop/orders.py").FrontPage(shop)
         refused = shop.refuse(server.url)
         shop.rush(RUSH)
-        ids = {"refused": refused, **shop.fill()}
-        shop.wait_for(EVERY_STATE)
-        record_hour(shop)
-        with open_browser() as browser:
-            take(browser, server.url, ids)
+        ids = {"refused": refused, **shop.fill(), **front.fill()}
+        try:
+            shop.wait_for(EVERY_STATE)
+            record_hour(shop)
+            token = front.act(server.url)
+            front.await_samples(server.url)
+            with open_browser() as browser:
+                take(browser, server.url, token, ids)
+        finally:
+            front.close()
 
 
 if __name__ == "__main__":
