@@ -4,7 +4,7 @@ import { answerWords, detailWords } from "../src/pure/audit-words";
 import { patched } from "../src/pure/diff";
 import { worstFirst } from "../src/pure/groups";
 import { parseExact } from "../src/pure/json";
-import { perMinute, usual, usualWords } from "../src/pure/series";
+import { leading, perMinute, usual, usualWords } from "../src/pure/series";
 import { weightOf } from "../src/pure/weights";
 import { usualVersion, workerNotes } from "../src/pure/worker-notes";
 
@@ -26,6 +26,14 @@ describe("figures of a series", () => {
     const words = (low: number, high: number) => usualWords({ low, middle: low, high }, String);
     expect([words(1, 2), words(3, 3), usualWords(null, String)]).toEqual(["usual 1 to 2", "usual 3", ""]);
   });
+});
+
+it("a chart of a new store begins with the store, and has room for some minutes", () => {
+  const line = (unknown: number, known: number) => [...Array(unknown).fill(null), ...Array(known).fill(1)];
+  expect(leading([line(90, 30), line(80, 40)])).toBe(80);
+  expect(leading([line(119, 1)])).toBe(100);
+  expect(leading([line(60, 60)])).toBe(0);
+  expect([leading([]), leading([line(120, 0)]), leading([line(5, 5)])]).toEqual([0, 0, 0]);
 });
 
 describe("a patch on a payload", () => {

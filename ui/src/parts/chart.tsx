@@ -3,6 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type uPlot from "uplot";
 import { clock, day } from "../pure/format";
+import { leading } from "../pure/series";
 import { isDark } from "../state/theme";
 
 export type Line = { name: string; state: string; values: (number | null)[]; isDashed?: boolean };
@@ -61,7 +62,15 @@ const dataOf = (props: Props): uPlot.AlignedData => {
   return [times, ...shown];
 };
 
-export function Chart(props: Props) {
+/** Without the time before the store had anything to sample: it would be most of a new store's hour. */
+function known(given: Props): Props {
+  const cut = leading(given.lines.map((line) => line.values));
+  if (!cut) return given;
+  return { ...given, start: given.start + cut * given.step * 1000, lines: given.lines.map((line) => ({ ...line, values: line.values.slice(cut) })) };
+}
+
+export function Chart(given: Props) {
+  const props = known(given);
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const [at, setAt] = useState<number | null>(null);
@@ -85,7 +94,7 @@ export function Chart(props: Props) {
       plot.current = null;
     };
   }, [shape]);
-  useEffect(() => plot.current?.setData(dataOf(props)), [props.lines, props.start]);
+  useEffect(() => plot.current?.setData(dataOf(props)), [given.lines, given.start]);
 
   const isEmpty = props.lines.every((line) => line.values.every((value) => !value));
   return (

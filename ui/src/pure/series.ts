@@ -48,3 +48,15 @@ export function usualWords(found: Usual | null, shown: (value: number) => string
   const [low, high] = [shown(found.low), shown(found.high)];
   return low === high ? `usual ${low}` : `usual ${low} to ${high}`;
 }
+
+/** At least so many points are drawn, so that a store of a minute is not one dot. */
+const DRAWN_MIN = 20;
+
+/** How many points at the beginning of *lines* to leave out: those before anything was sampled, if they are most. */
+export function leading(lines: (number | null)[][]): number {
+  const length = Math.max(0, ...lines.map((line) => line.length));
+  const firsts = lines.map((line) => line.findIndex(isKnown)).filter((first) => first >= 0);
+  if (!firsts.length) return 0;
+  const first = Math.min(...firsts, length - DRAWN_MIN);
+  return first > length / 2 ? first : 0;
+}
