@@ -31,7 +31,7 @@ CHARTS = ["completed", "failed", "dead", "wait_p50", "wait_p99", "run_p50", "run
 VITALS = ["completed", "enqueued", "failed", "wait_p99", "oldest_age", "running", "dead"]
 
 
-LANES = "series?metric=depth&metric=enqueued&by=queue&window=1h"
+LANE_METRICS = ["depth", "enqueued", "completed", "failed", "dead"]
 
 
 class Ids(NamedTuple):
@@ -41,9 +41,10 @@ class Ids(NamedTuple):
     flow: str
 
 
-def series(metrics: list[str], window: str) -> str:
+def series(metrics: list[str], window: str, *, by: str = "") -> str:
     """Return the path of a chart's lines."""
-    return f"series?{'&'.join(f'metric={metric}' for metric in metrics)}&window={window}"
+    names = "&".join(f"metric={metric}" for metric in metrics)
+    return f"series?{names}{by and f'&by={by}'}&window={window}"
 
 
 def pages(ids: Ids) -> dict[str, list[str]]:
@@ -56,7 +57,7 @@ def pages(ids: Ids) -> dict[str, list[str]]:
         "overview": [
             *("me", "queues", "types", "workers", "leases?limit=200", "stats?window=5m"),
             *("attention", series(CHARTS, "1h"), series(CHARTS, "7d"), series(VITALS, "1h")),
-            LANES,
+            series(LANE_METRICS, "1h", by="queue"),
         ],
         "jobs": ["jobs/count", "jobs?limit=50", "jobs?limit=50&state=completed"],
         "job": [
@@ -67,7 +68,8 @@ def pages(ids: Ids) -> dict[str, list[str]]:
         "flow": [f"flows/{ids.flow}"],
         "queues": [
             *("queues", "types", "workers", "stats?window=5m", "limit"),
-            *(LANES, "series?metric=completed&by=type&window=1h"),
+            series(LANE_METRICS, "1h", by="queue"),
+            series(["completed"], "1h", by="type"),
         ],
         "workers": ["workers", "leases?limit=200"],
         "crons": ["crons"],

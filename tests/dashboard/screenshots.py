@@ -10,6 +10,8 @@ import importlib
 import linecache
 import random
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
@@ -26,9 +28,9 @@ WIDE = {"width": 1440, "height": 900}
 PHONE = {"width": 390, "height": 844}
 PAGES = {
     "overview": "",
-    "jobs": "jobs",
+    "job-running": "jobs/{running}",  # it runs for a minute
+    "jobs": "jobs?queue=payments",
     "job": "jobs/{refused}",
-    "job-running": "jobs/{running}",
     "dead-letters": "dead-letters",
     "flows": "flows",
     "flow": "flows/{flow}",
@@ -50,6 +52,7 @@ LANES = {
     ("mail", "send_receipt"): (6, 0.0),
     ("images", "resize_image"): (20, 0.0),
     ("reports", "sync_crm"): (3, 0.01),
+    ("media", "transcode_video"): (0, 0.0),
 }
 """How many jobs of a queue and type end in each step of the hour, and how often one fails."""
 
@@ -93,7 +96,9 @@ def record_hour(shop: Any) -> None:
                 failed=total[1],
                 dead=total[1] // 3,
                 cancelled=0,
-                depth=int(pace * (1 + slow) * (1 + rng.random())),
+                depth=int(pace * (1 + slow) * (1 + rng.random()))
+                if pace
+                else max(0, 4 * place - 240),
                 running=pace // 4,
                 wait=core.histogram(waits),
                 run=core.histogram(runs),
@@ -105,28 +110,42 @@ def record_hour(shop: Any) -> None:
     store.run(store.series.record(STEP, rows, HOUR))
 
 
+def _depth(usual: float, place: int) -> int:
+    """Return how many jobs wait; on a queue that nobody serves, more and more."""
+    return int(usual) if usual else max(0, 4 * place - 240)
+
+
 def take(browser: Any, url: str, token: str, ids: dict[str, str]) -> None:
     """Photograph all pages."""
     IMAGES.mkdir(parents=True, exist_ok=True)
-    for theme in ("light", "dark"):
-        for size, names in ((WIDE, tuple(PAGES)), (PHONE, ON_PHONES)):
-            context = browser.new_context(
-                viewport=size,
-                color_scheme=theme,
-                reduced_motion="reduce",
-                timezone_id="UTC",
-                locale="en-US",
-                extra_http_headers={"authorization": f"Bearer {token}"},
-            )
-            page = context.new_page()
-            for name in names:
-                page.goto(f"{url}/{PAGES[name].format(**ids)}")
-                page.get_by_role("button", name="Live").wait_for()
-                page.locator(".loading").first.wait_for(state="detached")
-                page.wait_for_timeout(1200)  # charts and graphs are drawn by code that comes later
-                kind = f"{theme}-phone" if size is PHONE else theme
-                page.screenshot(path=IMAGES / f"dashboard-{name}-{kind}.png")
-            context.close()
+    with ExitStack() as stack:
+        contexts = [
+            (f"{theme}{suffix}", names, stack.enter_context(_page(browser, token, theme, size)))
+            for theme in ("light", "dark")
+            for suffix, size, names in (("", WIDE, tuple(PAGES)), ("-phone", PHONE, ON_PHONES))
+        ]
+        for name in PAGES:  # one page after the other, while the hour before is still fresh
+            for kind, names, page in contexts:
+                if name in names:
+                    page.goto(f"{url}/{PAGES[name].format(**ids)}")
+                    page.get_by_role("button", name="Live").wait_for()
+                    page.locator(".loading").first.wait_for(state="detached")
+                    page.wait_for_timeout(1200)  # charts and graphs come later
+                    page.screenshot(path=IMAGES / f"dashboard-{name}-{kind}.png")
+
+
+@contextmanager
+def _page(browser: Any, token: str, theme: str, size: dict[str, int]) -> Iterator[Any]:
+    context = browser.new_context(
+        viewport=size,
+        color_scheme=theme,
+        reduced_motion="reduce",
+        timezone_id="UTC",
+        locale="en-US",
+        extra_http_headers={"authorization": f"Bearer {token}"},
+    )
+    yield context.new_page()
+    context.close()
 
 
 def main() -> None:
@@ -141,9 +160,8 @@ def main() -> None:
         ids = {"refused": refused, **shop.fill(), **front.fill()}
         try:
             shop.wait_for(EVERY_STATE)
-            record_hour(shop)
             token = front.act(server.url)
-            front.await_samples(server.url)
+            record_hour(shop)
             with open_browser() as browser:
                 take(browser, server.url, token, ids)
         finally:

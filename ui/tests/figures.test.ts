@@ -31,7 +31,7 @@ describe("figures of a series", () => {
 it("a chart of a new store begins with the store, and has room for some minutes", () => {
   const line = (unknown: number, known: number) => [...Array(unknown).fill(null), ...Array(known).fill(1)];
   expect(leading([line(90, 30), line(80, 40)])).toBe(80);
-  expect(leading([line(119, 1)])).toBe(100);
+  expect(leading([line(119, 1)])).toBe(108);
   expect(leading([line(60, 60)])).toBe(0);
   expect([leading([]), leading([line(120, 0)]), leading([line(5, 5)])]).toEqual([0, 0, 0]);
 });
@@ -51,6 +51,7 @@ describe("a patch on a payload", () => {
 it("a record of the audit log is said in words", () => {
   expect(detailWords({ max_running: 24, roles: ["read", "operate"], queues: null, note: "", dry_run: true })).toBe("max_running 24; roles read, operate; dry_run");
   expect(detailWords(undefined)).toBe("");
+  expect(detailWords({ refused: "forbidden", why: "token 'a' lacks role operate" })).toBe("token 'a' lacks role operate");
   expect([null, 201, 403, 409, 422, 503].map(answerWords)).toEqual(["done", "done", "refused", "conflict", "refused, 422", "failed, 503"]);
 });
 

@@ -28,7 +28,17 @@ function coloursOf(box: HTMLElement, state: string): { line: string; fill: strin
   return found;
 }
 
+/** uPlot writes numbers in the browser's language, and cannot be used where that has a name which none has, as "C". */
+function giveLanguage(): void {
+  try {
+    new Intl.NumberFormat(navigator.language);
+  } catch {
+    Object.defineProperty(navigator, "language", { value: "en-US", configurable: true });
+  }
+}
+
 async function load(): Promise<typeof uPlot> {
+  giveLanguage();
   const [module] = await Promise.all([import("uplot"), import("uplot/dist/uPlot.min.css")]);
   return module.default;
 }
@@ -86,7 +96,7 @@ export function Chart(given: Props) {
       made.hooks = { setCursor: [(u) => setAt(u.cursor.idx ?? null)] };
       plot.current = new Plot(made, dataOf(props), box.current);
       watch.observe(box.current);
-    }).catch(() => setFailed(true)); // it cannot be loaded, or does not know the browser's language
+    }).catch(() => setFailed(true)); // it cannot be loaded
     return () => {
       isGone = true;
       watch.disconnect();

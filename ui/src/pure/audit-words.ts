@@ -4,6 +4,7 @@ type Value = unknown;
 
 /** "max_running 24; roles read, operate": what is null or empty is left out. */
 export function detailWords(detail: Record<string, Value> | undefined): string {
+  if (typeof detail?.why === "string") return detail.why; // a refusal says it in words
   return Object.entries(detail ?? {}).filter(([, value]) => !isEmpty(value)).map(([name, value]) => wordsOf(name, value)).join("; ");
 }
 

@@ -1,7 +1,7 @@
 // A flow in words: what a node is doing or waits for, what ended it, and what it holds up.
 
 import type { FlowEdge, JobSummary } from "../api/types";
-import { between, duration, ENDED, relative } from "./format";
+import { age, between, duration, ENDED, relative } from "./format";
 import type { GraphNode } from "./graph";
 import { className } from "./trace";
 
@@ -59,7 +59,7 @@ export function noteOf(node: GraphNode, jobs: Jobs, edges: FlowEdge[], now: numb
   if (node.names.length > 1) return groupNote(node);
   const job = node.jobs[0]!;
   switch (job.state) {
-    case "running": return `attempt ${job.attempt} of ${job.max_attempts} · ${duration(job.started_at ? between(job.started_at, now) : 0)}`;
+    case "running": return `attempt ${job.attempt} of ${job.max_attempts} · ${age(job.started_at ? between(job.started_at, now) : 0)}`;
     case "completed": return job.started_at && job.completed_at ? duration(between(job.started_at, job.completed_at)) : "done";
     case "pending": return pendingNote(node.names[0]!, jobs, edges);
     case "retrying": case "delayed": return between(job.run_at, now) >= 0 ? "due now" : `next ${relative(job.run_at, now)}`;

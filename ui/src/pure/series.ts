@@ -50,7 +50,7 @@ export function usualWords(found: Usual | null, shown: (value: number) => string
 }
 
 /** At least so many points are drawn, so that a store of a minute is not one dot. */
-const DRAWN_MIN = 20;
+const DRAWN_MIN = 12;
 
 /** How many points at the beginning of *lines* to leave out: those before anything was sampled, if they are most. */
 export function leading(lines: (number | null)[][]): number {

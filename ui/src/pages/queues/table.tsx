@@ -13,7 +13,7 @@ import { now } from "../../state/clock";
 import { askLimit } from "./limit";
 
 /** What the table draws and counts: an hour of each queue. */
-export const LANES = "v1/series?metric=depth&metric=enqueued&by=queue&window=1h";
+export const LANES = "v1/series?metric=depth&metric=enqueued&metric=completed&metric=failed&metric=dead&by=queue&window=1h";
 
 const waiting = (queue: QueueView) => (queue.counts?.scheduled ?? 0) + (queue.counts?.retrying ?? 0);
 const isUnserved = (queue: QueueView, workers: WorkerInfo[]) => attention([queue], workers, 0).some((item) => item.code === "no_worker");
@@ -50,6 +50,7 @@ function QueueRow({ queue, workers, stats, series, isShort }: {
   const oldest = queue.oldest_at ? between(queue.oldest_at, now.value) : null;
   const depth = valuesOf(series, "depth", queue.name);
   const entering = perMinute(series, ["enqueued"], queue.name);
+  const leaving = perMinute(series, ["completed", "failed", "dead"], queue.name);
   const isFull = limit != null && running >= limit;
   const isBad = workers !== undefined && isUnserved(queue, workers);
   return (
@@ -62,7 +63,7 @@ function QueueRow({ queue, workers, stats, series, isShort }: {
       <td class={`n h ${isBad ? "c s-failed b" : ""}`}>{oldest === null ? "–" : duration(oldest)}</td>
       <td class="n h">{count(running)}{limit != null && <span class="q"> / {limit}</span>}</td>
       <td class="h">{limit == null ? <span class="q">no limit</span> : <Gauge share={running / Math.max(limit, 1)} state={isFull ? "retrying" : "running"} />}</td>
-      <td class="n h">{figures ? rate(figures.ended_rate) : "–"} <span class="q">/ {entering === undefined ? "–" : rate(entering / 60)}</span></td>
+      <td class="n h">{leaving !== undefined ? rate(leaving / 60) : figures ? rate(figures.ended_rate) : "–"} <span class="q">/ {entering === undefined ? "–" : rate(entering / 60)}</span></td>
       <td class="n h">{figures?.wait ? duration(figures.wait.p99) : "–"}</td>
       <td class="h sp">{depth && <Spark values={depth} label={`Depth of ${queue.name}, last hour`} />}</td>
       <td class="sub only-phone q">{inWords(running, limit, oldest)}</td>
