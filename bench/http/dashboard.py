@@ -86,19 +86,22 @@ def addresses(ids: Ids) -> dict[str, str]:
     return {name: own.get(name, name) for name in pages(ids)}
 
 
-def measure(bench: Bench, _: AbstractSet[str]) -> list[Figure]:
+def measure(bench: Bench, wanted: AbstractSet[str]) -> list[Figure]:
     """Return for each page the slowest of its requests, and how long a browser takes to draw it."""
     count = bench.sizes.backlog
+    figures: list[Figure] = []
     with bench.new_store() as url:
         fill(bench, url, count)
         ids = _wait(bench, url, max(count // WAITING_SHARE, 1))
         with serving(bench, url, roles=ROLES) as served:
-            found = [
-                _requests(bench, served, name, paths, count) for name, paths in pages(ids).items()
-            ]
-            bench.tell("http: the dashboard in a browser")
-            drawn = draw(served.url, served.token, addresses(ids))
-    return found + _drawn(drawn, count)
+            if "http-dashboard" in wanted:
+                found = pages(ids).items()
+                figures += [_requests(bench, served, name, paths, count) for name, paths in found]
+            if "http-dashboard-drawn" in wanted:
+                bench.tell("http: the dashboard in a browser")
+                drawn = draw(served.url, served.token, addresses(ids), times=bench.sizes.rounds)
+                figures += _drawn(drawn, count)
+    return figures
 
 
 def _wait(bench: Bench, url: str, count: int) -> Ids:

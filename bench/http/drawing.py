@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from bench.browser import find_browser, started
 from fencepost.dashboard.files import read_build
 
-TIMES = 5
 TIMEOUT = 30_000
 # Nothing is loading any more, and charts and graphs, whose code comes later, are there.
 DRAWN = """() => {
@@ -29,8 +28,10 @@ class Drawn(NamedTuple):
     highest: float
 
 
-def draw(url: str, token: str, addresses: Mapping[str, str]) -> dict[str, Drawn] | None:
-    """Open each page some times; None without a browser, or without a dashboard to show in it.
+def draw(
+    url: str, token: str, addresses: Mapping[str, str], *, times: int
+) -> dict[str, Drawn] | None:
+    """Open each page some *times*; None without a browser, or without a dashboard to show in it.
 
     The first visit of each is not counted: it fills the caches of browser and server.
     """
@@ -48,12 +49,12 @@ def draw(url: str, token: str, addresses: Mapping[str, str]) -> dict[str, Drawn]
         )
         page = context.new_page()
         page.set_default_timeout(TIMEOUT)
-        return {name: _time(page, f"{url}/{path}") for name, path in addresses.items()}
+        return {name: _time(page, f"{url}/{path}", times) for name, path in addresses.items()}
 
 
-def _time(page: Any, address: str) -> Drawn:
+def _time(page: Any, address: str, count: int) -> Drawn:
     times: list[float] = []
-    for _ in range(TIMES + 1):
+    for _ in range(count + 1):
         page.goto(address)
         times.append(page.wait_for_function(DRAWN).json_value())
     return Drawn(median(times[1:]), max(times[1:]))

@@ -9,5 +9,5 @@ from bench.suite import Group
 GROUPS: tuple[Group[Bench], ...] = (
     Group(("http-submit", "http-batch"), submitting.measure),
     Group(("http-page",), paging.measure),
-    Group(("http-dashboard",), dashboard.measure),
+    Group(("http-dashboard", "http-dashboard-drawn"), dashboard.measure),
 )
