@@ -28,7 +28,7 @@ WIDE = {"width": 1440, "height": 900}
 PHONE = {"width": 390, "height": 844}
 PAGES = {
     "overview": "",
-    "job-running": "jobs/{running}",  # it runs for a minute
+    "job-running": "jobs/{running}",
     "jobs": "jobs?queue=payments",
     "job": "jobs/{refused}",
     "dead-letters": "dead-letters",
