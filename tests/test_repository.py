@@ -27,7 +27,8 @@ REGISTRIES = [
 ]
 MACHINE_PATH = re.compile(r"(?<![\w.~>)}-])/(?:home|root|opt|Users)/\w|\bfile:///(?!\.)\w")
 
-HEAVY = ["rich", "click", "sqlite3", "starlette", "uvicorn", "psycopg", "redis", "django"]
+HEAVY = ["rich", "click", "sqlite3", "starlette", "uvicorn", "psycopg", "redis"]
+HEAVY += ["asyncpg", "fastapi", "flask", "django", "pydantic", "sqlalchemy"]
 
 
 def tracked_files() -> list[Path]:

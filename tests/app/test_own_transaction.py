@@ -312,10 +312,15 @@ def test_django_on_another_database_is_refused(
 # The documentation.
 
 
-PAGE = DOCS / "transactions.md"
+BLOCKS = [
+    pytest.param(block, id=f"{name} line {block.line}")
+    for name in ("transactions.md", "fastapi.md")
+    for block in blocks_of(DOCS / name)
+    if not block.is_run
+]
 
 
-@pytest.mark.parametrize("block", blocks_of(PAGE), ids=lambda block: f"line {block.line}")
+@pytest.mark.parametrize("block", BLOCKS)
 def test_a_block_of_the_documentation_works(
     block: Block, postgres_url: str, tmp_path: Path
 ) -> None:

@@ -44,6 +44,7 @@ from fencepost.store.wrappers.observed import observed
 if TYPE_CHECKING:
     from fencepost.actions.group_commit import Submitter
     from fencepost.core.cron import Cron
+    from fencepost.observe.health import Verdict
     from fencepost.observe.tracing import Tracing
     from fencepost.store.interface.records.cluster import WorkerInfo
     from fencepost.store.wrappers.gauges import Gauges
@@ -124,7 +125,10 @@ class Session:
         self.tasks: dict[str, Task] = {}
         self.hooks = Hooks()
         self.crons: dict[str, Cron] = {}
+        self.health_checks: list[Callable[[], Verdict]] = []
+        """What else has to be ready before this process is."""
         self._mutex = threading.Lock()
+        self._is_given = given is not None
         self._store = None if given is None else self._around(given)
         self._pid = os.getpid()
         self._is_closed = False
@@ -179,7 +183,16 @@ class Session:
             if self._store is not None and self._pid == os.getpid():
                 self._store.close()
             self._store = self._submitter = None
+            self._is_given = False
             self.url = url
+
+    def disconnect(self) -> None:
+        """Close the store until it is used again; one that lives in this process stays open."""
+        with self._mutex:
+            is_kept = self._is_given or self.url.startswith("memory:")
+            if self._store is not None and self._pid == os.getpid() and not is_kept:
+                self._store.close()
+                self._store = self._submitter = None
 
     def close(self) -> None:
         with self._mutex:

@@ -22,6 +22,8 @@ class WorkerSettings:
     """The same for each of its runs."""
 
     worker: str
+    is_named: bool
+    """Whether the worker's id was given, so that another may have had it."""
     store: Store
     tasks: Mapping[str, Task]
     crons: Mapping[str, Cron]
