@@ -28,7 +28,7 @@ REGISTRIES = [
 MACHINE_PATH = re.compile(r"(?<![\w.~>)}-])/(?:home|root|opt|Users)/\w|\bfile:///(?!\.)\w")
 
 HEAVY = ["rich", "click", "sqlite3", "starlette", "uvicorn", "psycopg", "redis"]
-HEAVY += ["asyncpg", "fastapi", "flask", "pydantic", "sqlalchemy", "django"]
+HEAVY += ["asyncpg", "fastapi", "flask", "django", "pydantic", "sqlalchemy"]
 
 
 def tracked_files() -> list[Path]:
@@ -112,10 +112,7 @@ def test_an_engine_has_a_class_of_a_name_once() -> None:
         assert {name for name in names if names.count(name) > 1} == set()
 
 
-LOCKED = ["requirements.txt", "requirements-dev.txt", "requirements-docs.txt"]
-
-
-@pytest.mark.parametrize("name", LOCKED)
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])
 def test_locked_requirements_are_pinned_hashed_and_name_no_source(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8").replace("\\\n", " ")
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""What an integration with a framework sets on an app: its store, and what submissions join."""
+"""What an integration sets on an app: where its store is, and what submissions join."""
 
 from __future__ import annotations
 

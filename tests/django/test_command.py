@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from tests.django import shop
 
 from fencepost.cli.options import Settings
-from fencepost.django.application import PROJECT, DjangoApp
+from fencepost.django.application import DjangoApp
 from fencepost.django.management.commands.fencepost import (
     Command,
     child_program,
@@ -65,8 +65,7 @@ def test_help_and_exit_codes_are_those_of_fencepost(
 
 
 def test_what_it_recommends_can_be_typed(project: DjangoApp) -> None:
-    settings = Settings(program=("python", "manage.py", "fencepost"), project=PROJECT)
-    settings.url = project.url
+    settings = Settings(app=project, words=("python", "manage.py", "fencepost"), url=project.url)
     assert settings.say("jobs", "ls") == "python manage.py fencepost jobs ls"
     settings.is_url_given = True
     assert "--url" in settings.say("jobs", "ls")

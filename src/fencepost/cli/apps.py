@@ -26,9 +26,7 @@ def find_app(name: str | None, settings: Settings) -> App:
     Within a framework's command, without a name, it is the framework's. A --url that was typed
     overrides the URL of the app.
     """
-    app = settings.app
-    if name is not None or app is None:
-        app = _load(name or settings.project)
+    app = settings.app if name is None and settings.app is not None else _load(name)
     if settings.is_url_given:
         point(app, settings.url)
     else:

@@ -71,11 +71,11 @@ class DjangoApp(App):
         """Use the store that the settings name, from the next time it is needed."""
         if not self.session.url.startswith(MEMORY):  # that of a test, which is still in use
             self._given_url = None
-            self.close()
+        self.close()
 
     def close(self) -> None:
         """Close the store, which opens again when it is used: the app is that of the process."""
-        self.session.redirect(self.session.url)
+        self.session.disconnect()
 
 
 class DjangoTaskDeclarer(TaskDeclarer):

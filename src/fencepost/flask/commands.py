@@ -32,8 +32,8 @@ class SiteCommands(CommandGroup):
         extra["obj"] = Settings(
             url=self.app.url,
             app=self.app,
-            program=("flask", *found, "fencepost"),
-            child_program=(sys.executable, "-m", "flask", *found, "fencepost"),
+            words=("flask", *found, "fencepost"),
+            program=(sys.executable, "-m", "flask", *found, "fencepost"),
         )
         return super().make_context(info_name, args, parent, **extra)
 

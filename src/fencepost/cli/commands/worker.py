@@ -312,7 +312,7 @@ def child_command(
     no_dashboard: bool = False,
 ) -> list[str]:
     """Return the command of one worker process with the same options, without its lifeline."""
-    command = [*settings.child_program]
+    command = [*settings.program]
     if settings.is_url_given:
         command += ["--url", settings.url]
     if settings.log_level:

@@ -18,9 +18,10 @@ from django.utils.autoreload import get_child_arguments
 
 from fencepost.cli.main import cli
 from fencepost.cli.options import Settings
-from fencepost.django.application import PROJECT
+from fencepost.django.project import find_tasks
 
 NAME = "fencepost"
+TYPED = ("python", "manage.py", NAME)
 DJANGO_OPTIONS = ("--settings", "--pythonpath")
 """What Django has read already, and puts before every command; child processes inherit it."""
 ELSEWHERE = (sys.executable, "-m", "django", NAME)
@@ -36,8 +37,9 @@ class Command(BaseCommand):  # type: ignore[misc]  # Django declares no types
 
     def run_from_argv(self, argv: list[str]) -> None:
         """Run it as typed: options, help and exit codes are those of ``fencepost``."""
-        program = ("python", argv[0], NAME)
-        settings = Settings(program=program, child_program=child_program(), project=PROJECT)
+        settings = Settings(
+            app=find_tasks(), words=("python", argv[0], NAME), program=child_program()
+        )
         words = without_django_options(argv[2:])
         sys.exit(cli.main(words, prog_name=f"{argv[0]} {NAME}", obj=settings))
 
@@ -47,7 +49,7 @@ class Command(BaseCommand):  # type: ignore[misc]  # Django declares no types
 
     def handle(self, *args: Any, words: list[str], **options: Any) -> None:
         """Run it for ``call_command``, which gets an exception instead of an exit code."""
-        settings = Settings(child_program=ELSEWHERE, project=PROJECT)
+        settings = Settings(app=find_tasks(), words=TYPED, program=ELSEWHERE)
         try:
             status = cli.main(words, prog_name=NAME, obj=settings, standalone_mode=False)
         except Exception as error:
