@@ -28,6 +28,7 @@ REGISTRIES = [
 MACHINE_PATH = re.compile(r"(?<![\w.~>)}-])/(?:home|root|opt|Users)/\w|\bfile:///(?!\.)\w")
 
 HEAVY = ["rich", "click", "sqlite3", "starlette", "uvicorn", "psycopg", "redis"]
+HEAVY += ["asyncpg", "fastapi", "flask", "pydantic", "sqlalchemy", "django"]
 
 
 def tracked_files() -> list[Path]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from fencepost import (
 from fencepost.actions.group_commit import Submitter
 from fencepost.core.job.job import NewJob
 from fencepost.errors import ForkedStoreError, InvalidJobError
+from fencepost.platform.locks import wait_for_lock
 from fencepost.store.interface.queue import EnqueueReply
 from fencepost.store.open import open_store
 from fencepost.store.plan import Operation
@@ -35,8 +35,8 @@ from fencepost.store.sqlite.store import SqliteStore
 @contextmanager
 def lock_of(path: Path) -> Iterator[None]:
     """Hold the lock that every writer needs, as another process would."""
-    with open(f"{path}-lock", "rb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with open(f"{path}-lock", "r+b") as lock:
+        wait_for_lock(lock.fileno())
         yield
 
 

@@ -7,7 +7,6 @@ seen beside one that waits for longer: the order tells, not a stopwatch.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from fencepost import App, StoreUnavailableError, SubmissionTimeoutError, Timeou
 from fencepost.actions.group_commit import Submitter
 from fencepost.core.bounds import SUBMISSION_TIMEOUT_DEFAULT
 from fencepost.core.job.job import NewJob
+from fencepost.platform.locks import wait_for_lock
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
 from lab.simulation.clock import SimulatedClock
@@ -37,8 +37,8 @@ LATER = 9.0
 @contextmanager
 def sqlite_held(path: Path) -> Iterator[None]:
     """Hold the lock that every writer needs, as another process would."""
-    with open(f"{path}-lock", "rb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with open(f"{path}-lock", "r+b") as lock:
+        wait_for_lock(lock.fileno())
         yield
 
 

@@ -13,12 +13,15 @@ from pathlib import Path
 import pytest
 from tests.cli.support import APP, Command
 
+from fencepost.platform.system import FORCED
+
 
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
     """Give the command in a folder that holds ``app.py``."""
     for name in list(os.environ):
-        if name.startswith("FENCEPOST_") or name == "DATABASE_URL":
+        is_ours = name.startswith("FENCEPOST_") and name != FORCED
+        if is_ours or name == "DATABASE_URL":
             monkeypatch.delenv(name)
     monkeypatch.setattr(sys, "path", sys.path[:])
     monkeypatch.chdir(tmp_path)

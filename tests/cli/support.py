@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 
 from fencepost import App
 from fencepost.cli.main import cli
+from fencepost.platform.system import FORCED
 
 ROOT = Path(__file__).parent.parent.parent
 PATIENCE = 30.0
@@ -127,7 +128,11 @@ class Command:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start the command as a process of its own, its log going to ``log``."""
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("FENCEPOST_")}
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if name == FORCED or not name.startswith("FENCEPOST_")
+        }
         paths = [str(ROOT / "src"), environment.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         with (self.folder / "log").open("ab") as log:

@@ -17,7 +17,10 @@ from tests.worker import isolated
 from tests.worker.support import drain, ended, working
 
 from fencepost import App, Context, PermanentError, Retry, Snooze
+from fencepost.core.cron import due
 from fencepost.errors import ConfigurationError
+from fencepost.maintenance import Ticker
+from fencepost.store.interface.records.crons import fire_of
 
 exporter = InMemorySpanExporter()
 SECRET = "hunter2-hunter2"
@@ -225,6 +228,72 @@ async def test_a_child_process_is_a_span_of_its_worker(tmp_path: Path) -> None:
     assert linked(runs[good.id]) == [id_of(sent[good.id])]
     assert runs[good.id].status.status_code is StatusCode.UNSET
     assert runs[bad.id].status.status_code is StatusCode.ERROR
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_what_a_handler_spawns_belongs_to_its_attempt(app: App, is_async: bool) -> None:
+    @app.task(queue="pages")
+    async def page(number: int) -> None: ...
+
+    if is_async:
+
+        @app.task
+        async def book(ctx: Context) -> None:
+            await ctx.aio.spawn(*(page.prepare(number) for number in range(3)))
+    else:
+
+        @app.task
+        def book(ctx: Context) -> None:
+            ctx.spawn(*(page.prepare(number) for number in range(3)))
+
+    book.submit()
+    await drain(app)
+    [spawned] = [span for span in spans(SpanKind.PRODUCER) if span.name == "submit pages"]
+    [parent] = [span for span in spans(SpanKind.CONSUMER) if span.name == "process default"]
+    pages = [span for span in spans(SpanKind.CONSUMER) if span.name == "process pages"]
+    assert spawned.parent is not None
+    assert spawned.parent.span_id == id_of(parent)
+    assert attributes(spawned)["messaging.batch.message_count"] == 3
+    assert [linked(page) for page in pages] == [[id_of(spawned)]] * 3
+
+
+async def test_what_a_child_process_spawns_belongs_to_its_attempt(tmp_path: Path) -> None:
+    """The span is the worker's, in another process: its context goes along with the request."""
+    with App(f"sqlite:///{tmp_path}/jobs.db", tracing=True) as app:
+        app.task(name="spawned")(isolated.nothing)
+        parent = app.task(isolation="process")(isolated.spawn_one).submit()
+        await drain(app)
+        assert parent.refresh().state == "completed"
+    runs = {attributes(span)["fencepost.job.type"]: span for span in spans(SpanKind.CONSUMER)}
+    assert len(runs) == 2
+    spawned = runs.pop("spawned")
+    [attempt] = runs.values()
+    assert linked(spawned) == [id_of(attempt)]
+
+
+async def test_a_tick_of_a_cron_begins_a_trace_of_the_worker_that_fires_it(app: App) -> None:
+    """Also while a span of something else is current: nobody but the clock asked for it."""
+
+    @app.cron("0 9 * * *")
+    @app.task(queue="reports")
+    async def report() -> None: ...
+
+    session = app.session
+    ticker = Ticker(app.store, session.crons, session.counters, session.tracing)
+    await ticker.step()
+    seen = app.store.run(app.store.crons.list())
+    [cron], [row] = session.crons.values(), seen.crons
+    assert row.next_tick is not None
+    fire = fire_of(cron, row.next_tick, due(cron, next_tick=row.next_tick, now=row.next_tick))
+    with trace.get_tracer("test").start_as_current_span("something else"):
+        for _ in range(3):  # three workers reach the tick, and one is the first
+            await ticker._fire([fire], seen)
+    await drain(app)
+    [tick], [run] = spans(SpanKind.PRODUCER), spans(SpanKind.CONSUMER)
+    assert (tick.name, run.name) == ("tick report", "process reports")
+    assert tick.parent is None
+    assert attributes(tick)["fencepost.cron"] == "report"
+    assert linked(run) == [id_of(tick)]
 
 
 async def test_the_jobs_of_an_event_carry_the_senders_context(app: App) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ import psycopg
 from tests.worker.support import LONG, eventually_sync
 
 from fencepost import App, JobHandle, Retry, Timeouts
+from fencepost.platform.locks import try_lock
 
 PROGRAM = Path(__file__).parent / "programs" / "crew.py"
 LEASE_TTL = 1.5
@@ -24,7 +23,7 @@ SESSIONS = """
 select distinct state from pg_stat_activity
 where application_name = %s and datname = current_database()
 """
-TASKS = ("stay", "stay_on_first", "work", "isolated")
+TASKS = ("stay", "stay_on_first", "work", "isolated", "kill")
 
 
 @dataclass
@@ -92,10 +91,8 @@ class Crew:
 
     def _holds_file(self, process: subprocess.Popen[bytes]) -> bool:
         path = self.url.removeprefix("sqlite:///")
-        with open(f"{path}-lock", "rb") as lock, suppress(BlockingIOError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return False
-        return True
+        with open(f"{path}-lock", "r+b") as lock:
+            return not try_lock(lock.fileno())
 
     def _is_in_transaction(self, process: subprocess.Popen[bytes]) -> bool:
         name = _name(self.processes.index(process))

@@ -8,7 +8,7 @@ import os
 import time
 from pathlib import Path
 
-from fencepost import Context, PermanentError, Snooze, TemporaryError
+from fencepost import App, Context, PermanentError, Snooze, TemporaryError
 
 
 def pid_of(x: int) -> int:
@@ -89,3 +89,11 @@ def raise_kind(kind: str) -> None:
             raise SystemExit(7)
         case _:
             raise ValueError(kind)
+
+
+def nothing() -> None:
+    """Is there to be spawned."""
+
+
+def spawn_one(ctx: Context) -> None:
+    ctx.spawn(App("memory://").task(name="spawned")(nothing).prepare())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import threading
 import time
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from tests.worker.support import (
 from fencepost import App, Context, Retry, State
 from fencepost.core.bounds import CLAIM_MAX, UNSETTLED_MAX
 from fencepost.errors import StoreUnavailableError
+from fencepost.platform.locks import wait_for_lock
 from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.settings import SettingsFacet
 from fencepost.store.interface.store import Store
@@ -49,8 +49,8 @@ def app(store: FlakyStore) -> App:
 @contextmanager
 def lock_of(path: Path) -> Iterator[None]:
     """Hold the lock that every writer of a SQLite store needs, as another process would."""
-    with open(f"{path}-lock", "rb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with open(f"{path}-lock", "r+b") as lock:
+        wait_for_lock(lock.fileno())
         yield
 
 

@@ -23,11 +23,12 @@ from fencepost.cli.options import Settings
 from fencepost.clock import SystemClock
 from fencepost.core.bounds import RETIREMENT_JITTER
 from fencepost.core.values.times import parse_duration
+from fencepost.platform.processes import resident_memory
 from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.testing import FakeClock
-from fencepost.worker.retirement import REPLACE_CODE, Retirement, parse_size, resident_memory
+from fencepost.worker.retirement import REPLACE_CODE, Retirement, parse_size
 from fencepost.worker.run.inflight import InFlight
 from fencepost.worker.run.slots import WorkerSlots
 from fencepost.worker.shutdown import Shutdown

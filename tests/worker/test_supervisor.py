@@ -28,6 +28,9 @@ class Child:
     def send_signal(self, number: int) -> None:
         self.signals.append(number)
 
+    def kill(self) -> None:
+        self.signals.append(signal.SIGKILL)
+
 
 class Nursery:
     """A lifeline whose children only pretend."""

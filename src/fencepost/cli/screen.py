@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import os
-import select
 import shutil
 import signal
 import sys
-import termios
-import tty
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from fencepost.cli import output
+from fencepost.platform.signals import STOPPING, handled
+from fencepost.platform.terminal import keyboard
 
 if TYPE_CHECKING:
     from rich.text import Text
 
+LEAVING = tuple(number for number in STOPPING if number != signal.SIGINT)
 KEYS = {
     b"q": "quit",
     b"\x1b[A": "up",
@@ -46,9 +46,7 @@ class Screen:
 
     def __init__(self) -> None:
         self._console = output.console()
-        self._input = sys.stdin.fileno() if sys.stdin.isatty() else None
-        self._changes, self._change = os.pipe()
-        os.set_blocking(self._change, False)
+        self._keyboard = keyboard()
         self._rest = b""
 
     @property
@@ -67,37 +65,26 @@ class Screen:
 
     def wait(self, seconds: float) -> list[str] | None:
         """Return the keys that were pressed, none if the size changed; None after *seconds*."""
-        sources = [self._changes] if self._input is None else [self._changes, self._input]
-        ready, _, _ = select.select(sources, (), (), max(seconds, 0.0))
-        if self._changes in ready:
-            os.read(self._changes, 4096)
-        if self._input is None or self._input not in ready:
-            return [] if ready else None
-        data = os.read(self._input, 4096)
+        try:
+            data = self._keyboard.wait(seconds)
+        except EOFError:
+            return ["quit"]
+        if not data:
+            return None if data is None else []
         names, self._rest = read_keys(self._rest + data)
-        return names if data else ["quit"]  # the terminal was closed
+        return names
 
     @contextmanager
     def taken(self) -> Iterator[None]:
         """Take over the terminal, and give it back however the block is left."""
         with ExitStack() as undo:
-            undo.callback(os.close, self._changes)
-            undo.callback(os.close, self._change)
-            for number, handler in ((signal.SIGWINCH, self._resized), (signal.SIGTERM, _leave)):
-                undo.callback(signal.signal, number, signal.signal(number, handler))
-            if self._input is not None:
-                before = termios.tcgetattr(self._input)
-                undo.callback(termios.tcsetattr, self._input, termios.TCSADRAIN, before)
-                tty.setcbreak(self._input)
+            undo.enter_context(handled(LEAVING, _leave))
+            undo.enter_context(self._keyboard.taken())
             undo.callback(self._console.set_alt_screen, False)
             self._console.set_alt_screen(True)
             undo.callback(self._console.show_cursor, True)
             self._console.show_cursor(False)
             yield
-
-    def _resized(self, *_: object) -> None:
-        with suppress(BlockingIOError):  # it will be noticed all the same
-            os.write(self._change, b"r")
 
 
 def _leave(number: int, _: object) -> NoReturn:

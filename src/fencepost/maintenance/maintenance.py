@@ -38,6 +38,7 @@ from fencepost.store.plan import Operation
 
 if TYPE_CHECKING:
     from fencepost.core.cron import Cron
+    from fencepost.observe.tracing import Tracing
 
 Batch = Callable[[], Awaitable[tuple[int, bool]]]
 """Does a bounded piece of work; returns how much it did, and whether there may be more."""
@@ -226,8 +227,10 @@ class Caretaker:
         retention: Retention,
         crons: Mapping[str, Cron],
         counters: Counters,
+        tracing: Tracing | None = None,
     ) -> None:
         self._store = store
+        self._tracing = tracing
         self._crons = crons
         self._counters = counters
         self._maintenance = Maintenance(store, worker=name, retention=retention, counters=counters)
@@ -239,7 +242,8 @@ class Caretaker:
         if self._crons:
             from fencepost.maintenance.ticker import Ticker
 
-            services.append(Ticker(self._store, self._crons, self._counters).start())
+            ticker = Ticker(self._store, self._crons, self._counters, self._tracing)
+            services.append(ticker.start())
         self._services = [asyncio.create_task(service) for service in services]
 
     async def stop(self) -> None:

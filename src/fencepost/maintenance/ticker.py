@@ -10,6 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from fencepost.core.bounds import (
     CRON_DECLARE_INTERVAL,
@@ -34,6 +37,11 @@ from fencepost.store.interface.records.crons import (
 )
 from fencepost.store.interface.store import Store
 
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+    from fencepost.observe.tracing import Tracing
+
 PAUSE_MIN = 0.005
 PAUSE_AFTER_FAILURE = 1.0
 DECLARE_INTERVAL = timedelta(seconds=CRON_DECLARE_INTERVAL)
@@ -43,8 +51,15 @@ SILENCE = timedelta(seconds=CRON_SILENCE)
 class Ticker:
     """Declares the crons of an app, and fires those that are due."""
 
-    def __init__(self, store: Store, crons: Mapping[str, Cron], counters: Counters) -> None:
+    def __init__(
+        self,
+        store: Store,
+        crons: Mapping[str, Cron],
+        counters: Counters,
+        tracing: Tracing | None = None,
+    ) -> None:
         self._store = store
+        self._tracing = tracing
         self._crons = crons
         self._counters = counters
         self._declared: set[str] = set()
@@ -113,11 +128,16 @@ class Ticker:
         return seen.now - row.declared_at >= patience
 
     async def _fire(self, fires: list[CronFire], seen: CronList) -> None:
+        spans: dict[str, Span] = {}
+        if self._tracing is not None:
+            fires = list(_traced(fires, self._tracing, spans))
         replies = await self._store.run_async(self._store.crons.fire(fires))
         for fire, reply in zip(fires, replies, strict=True):
             late = seen.now - fire.expected
             if not isinstance(reply, Fired):
                 continue
+            if fire.name in spans:
+                spans[fire.name].end()
             log(names.CRON_FIRED, level=logging.DEBUG, cron=fire.name, jobs=len(fire.jobs))
             if late >= GRACE:
                 self._counters.add(names.CRON_MISSED, cron=fire.name)
@@ -138,6 +158,17 @@ class Ticker:
         left = min(((tick - now).total_seconds() for tick in ticks), default=CRON_LOOK_INTERVAL)
         pause = min(left, CRON_LOOK_INTERVAL) - (clock.monotonic() - at)
         return max(pause, PAUSE_MIN) + clock.rng.uniform(0, CRON_JITTER)
+
+
+def _traced(fires: list[CronFire], tracing: Tracing, spans: dict[str, Span]) -> Iterator[CronFire]:
+    """Yield *fires* whose jobs carry the context of a span each, which is added to *spans*."""
+    for fire in fires:
+        if not fire.jobs:
+            yield fire
+            continue
+        sending = tracing.ticking(fire.name, fire.jobs)
+        spans[fire.name] = sending.span
+        yield replace(fire, jobs=tuple(sending.jobs))
 
 
 def _is_due(row: CronView, seen: CronList) -> bool:

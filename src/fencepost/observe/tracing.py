@@ -9,7 +9,7 @@ Imported only by an app with traces: if they are off, they cost nothing.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace as replace_fields
 from functools import wraps
@@ -85,14 +85,38 @@ class Tracing:
 
     def carrying(self, jobs: Sequence[NewJob]) -> list[NewJob]:
         """Return *jobs* with the present context in their tags, if there is one."""
+        return with_tags(jobs, self.present())
+
+    def present(self, span: Span | None = None) -> dict[str, str]:
+        """Return the present context, or that of *span*, as the tags of a job."""
         carrier: dict[str, str] = {}
-        _propagator.inject(carrier)
-        tags = {
+        context = None if span is None else trace.set_span_in_context(span, contexts.Context())
+        _propagator.inject(carrier, context)
+        return {
             f"{RESERVED_TAGS}{name}": text
             for name, text in carrier.items()
             if len(text) <= TAG_VALUE_LENGTH_MAX
         }
-        return [replace(job, tags={**job.tags, **tags}) for job in jobs] if tags else list(jobs)
+
+    def ticking(self, cron: str, jobs: Sequence[NewJob]) -> Sending:
+        """Start a span around the firing of a cron: the root of a trace, for nobody asked for it.
+
+        The caller ends it if this process was the one to fire; a span that is never ended does not
+        exist for anybody.
+        """
+        span = self._tracer.start_span(
+            f"tick {cron}",
+            context=contexts.Context(),
+            kind=SpanKind.PRODUCER,
+            attributes={
+                "messaging.system": SYSTEM,
+                "messaging.operation.name": "tick",
+                "messaging.operation.type": "send",
+                "messaging.batch.message_count": len(jobs),
+                "fencepost.cron": cron,
+            },
+        )
+        return Sending(with_tags(jobs, self.present(span)), span)
 
     def around(self, task: Task, *jobs: ClaimedJob) -> Task:
         """Return *task* with a function that makes a span around the attempt of each job.
@@ -118,10 +142,15 @@ class Tracing:
             return replace_fields(task, function=traced)
         return task
 
-    async def watch(self, job: ClaimedJob, run: Callable[[], Awaitable[Outcome]]) -> Outcome:
-        """Make a span around an attempt in a child process; its outcome says whether it failed."""
+    async def watch(
+        self, job: ClaimedJob, run: Callable[[dict[str, str]], Awaitable[Outcome]]
+    ) -> Outcome:
+        """Make a span around an attempt in a child process; its outcome says whether it failed.
+
+        *run* gets the span's context, as the tags of what the attempt spawns.
+        """
         with self._processing(job) as span:
-            outcome = await run()
+            outcome = await run(self.present())
             if isinstance(outcome, Failed):
                 failure = outcome.failure
                 _fail(span, failure.exception or str(failure.category))
@@ -166,6 +195,11 @@ class Tracing:
             except BaseException as error:
                 _fail(span, type(error).__qualname__)
                 raise
+
+
+def with_tags(jobs: Sequence[NewJob], tags: Mapping[str, str]) -> list[NewJob]:
+    """Return *jobs* with more tags."""
+    return [replace(job, tags={**job.tags, **tags}) for job in jobs] if tags else list(jobs)
 
 
 def _fail(span: Span, kind: str) -> None:

@@ -41,8 +41,9 @@ from fencepost.core.values.signature import Signature, read_arguments
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import configure, configured, current_job, log, log_job
+from fencepost.platform.processes import PIPE_ROOM, resident_memory, wait_for_message
 from fencepost.store.open import LazyStore
-from fencepost.worker.retirement import as_megabytes, resident_memory
+from fencepost.worker.retirement import as_megabytes
 from fencepost.worker.run.context import NO_TASKS, AttemptState, Context, ContextActions
 from fencepost.worker.run.hooks import call_hooked
 
@@ -55,8 +56,6 @@ CHILD_START_MAX = 10.0
 """Seconds for which a worker waits for its first child before it claims."""
 CHILD_END_MAX = 5.0
 """Seconds in which idle children end at a shutdown, all together; then they are killed."""
-PIPE_ROOM = 32_768
-"""Bytes that fit into an empty pipe on every system."""
 
 
 ImportedName = tuple[str, str]
@@ -73,6 +72,8 @@ class ChildRequest(msgspec.Struct, frozen=True):
     on: tuple[ImportedName, ...] | None = None
     """The exceptions that are retried, by name: a class cannot be sent."""
     never: tuple[ImportedName, ...] = ()
+    trace_tags: dict[str, str] = {}
+    """For the jobs that it spawns: the context of the attempt's span, which the worker makes."""
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
@@ -110,13 +111,15 @@ class Children:
         keys: KeyRing | None = None,
         *,
         max_rss: int | None = None,
+        preload: tuple[str, ...] = (),
     ) -> None:
         self._max_rss = max_rss
+        self._preload = preload
         self._url = url
         self._keys = keys
         self._counters = counters
         self._context = multiprocessing.get_context("spawn")
-        self._modules: tuple[str, ...] = ()
+        self._modules = preload
         """Where the handlers are, for a child to import them as it starts."""
         self._idle: deque[Child] = deque()
         self._busy: dict[str, Child] = {}
@@ -124,25 +127,30 @@ class Children:
     async def warm_up(self, tasks: Iterable[Task]) -> None:
         """Start the first child before its first job, which would wait for Python to start."""
         isolated = [task for task in tasks if task.isolation is Isolation.PROCESS]
-        self._modules = tuple(sorted({task.function.__module__ for task in isolated}))
+        modules = {task.function.__module__ for task in isolated}
+        self._modules = (*self._preload, *sorted(modules))
         if isolated:
             with suppress(Exception):  # then the first job says what is wrong
                 self._idle.append(self._ready_child())
                 async with asyncio.timeout(CHILD_START_MAX):
                     await _answer(self._idle[0].pipe)
 
-    async def run(self, attempt: RunningAttempt) -> Outcome:
+    async def run(
+        self, attempt: RunningAttempt, trace_tags: Mapping[str, str] | None = None
+    ) -> Outcome:
         """Run an attempt in a child, and return its outcome also if the child dies."""
         if attempt.has_ended:
             return crashed("interrupted before a child was there to be killed")
         child = self._ready_child()
         self._busy[attempt.job.lease.token] = child
         try:
-            return await self._converse(child, attempt)
+            return await self._converse(child, attempt, dict(trace_tags or {}))
         finally:
             self._busy.pop(attempt.job.lease.token, None)
 
-    async def _converse(self, child: Child, attempt: RunningAttempt) -> Outcome:
+    async def _converse(
+        self, child: Child, attempt: RunningAttempt, trace_tags: dict[str, str]
+    ) -> Outcome:
         function, rule = attempt.task.function, attempt.task.rule
         request = ChildRequest(
             function.__module__,
@@ -151,6 +159,7 @@ class Children:
             tuple(attempt.state.dependencies),
             on=None if rule is None or rule.on is None else _names(rule.on),
             never=() if rule is None else _names(rule.never),
+            trace_tags=trace_tags,
         )
         try:
             await _send(child.pipe, _encoder.encode(request))
@@ -242,23 +251,9 @@ async def _answer(pipe: Connection) -> ReturnedOutcome | Marked | Ready:
 
 async def _receive(pipe: Connection) -> bytes:
     """Wait for one message without blocking the loop."""
-    loop = asyncio.get_running_loop()
-    readable: asyncio.Future[None] = loop.create_future()
-
-    def wake() -> None:
-        if not readable.done():
-            readable.set_result(None)
-
-    fd = pipe.fileno()
-    loop.add_reader(fd, wake)
-    try:
-        await readable
-    finally:
-        loop.remove_reader(fd)
-        with suppress(OSError):  # it was closed meanwhile
-            os.set_blocking(fd, True)  # uvloop does not leave it as it was
+    await wait_for_message(pipe)
     # A message larger than the pipe's buffer arrives in parts; its rest is on its way.
-    data: bytes = await loop.run_in_executor(None, pipe.recv_bytes)
+    data: bytes = await asyncio.get_running_loop().run_in_executor(None, pipe.recv_bytes)
     return data
 
 
@@ -354,7 +349,10 @@ class _ChildProcess:
         job, started_at = request.job, SystemClock().monotonic()
         state = _ChildState(job, job.lease, started_at, request.dependencies, pipe=self._pipe)
         shared = self._shared(hooks)
-        actions = ContextActions(state, self._store, tasks, hooks=hooks, shared=shared)
+        tags = request.trace_tags
+        actions = ContextActions(
+            state, self._store, tasks, hooks=hooks, shared=shared, trace_tags=tags
+        )
         if signature.context_name is not None:
             kwargs[signature.context_name] = Context(actions)
         result = call_hooked(

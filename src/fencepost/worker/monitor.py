@@ -20,6 +20,7 @@ from fencepost.observe import names
 from fencepost.observe.health import Verdict
 from fencepost.observe.log import log
 from fencepost.observe.metrics import CONTENT_TYPE
+from fencepost.platform.sockets import allow_next
 
 JSON = "application/json"
 
@@ -84,7 +85,7 @@ class _Server(ThreadingHTTPServer):
 
     def server_bind(self) -> None:
         """Bind without a DNS query for our own name, which may take seconds."""
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        allow_next(self.socket)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]

@@ -14,7 +14,6 @@ import re
 import sys
 import threading
 from contextlib import suppress
-from pathlib import Path
 from random import Random
 from typing import NoReturn
 
@@ -30,6 +29,8 @@ from fencepost.core.bounds import (
 from fencepost.core.display import shown
 from fencepost.core.values.names import check_count
 from fencepost.errors import ConfigurationError
+from fencepost.platform.processes import resident_memory
+from fencepost.platform.system import current
 from fencepost.worker.run.slots import WorkerSlots
 from fencepost.worker.shutdown import Shutdown
 
@@ -37,23 +38,6 @@ REPLACE_CODE = 75
 """Exit code of a process that is to be replaced: see ``Worker.is_retiring``."""
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?) ?([KMG]i?B)?", re.ASCII | re.IGNORECASE)
-
-
-def resident_memory(pid: int | None = None) -> int:
-    """Return the resident memory of a process in bytes, by default of this one; 0 if unknown.
-
-    Only Linux reports the present value. Elsewhere it is the peak of this process.
-    """
-    try:
-        pages = Path(f"/proc/{pid or 'self'}/statm").read_text().split()[1]
-    except OSError:
-        if pid is not None:
-            return 0
-        import resource  # not on every system
-
-        unit = 1 if sys.platform == "darwin" else 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def check_max_jobs(value: object) -> int | None:
@@ -67,6 +51,10 @@ def parse_max_rss(value: object) -> int | None:
         return None
     limit = parse_size(value, "max_rss", MAX_RSS_MIN, MAX_RSS_MAX)
     now = resident_memory()
+    if not now:
+        raise ConfigurationError(
+            "max_rss: this system does not say how much memory a process has; use max_jobs"
+        )
     if now >= limit * (1 - RETIREMENT_JITTER):
         raise ConfigurationError(
             f"max_rss is {shown(value)}, but this process has {as_megabytes(now)} before its first "
@@ -139,6 +127,8 @@ class Replacement:
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):
                 stream.flush()
+        if not current().has_exec:
+            os._exit(REPLACE_CODE)  # for a service manager; `fencepost worker` has a supervisor
         with suppress(OSError):
             os.chdir(self._folder)
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])

@@ -18,6 +18,8 @@ from typing import Any
 from fencepost.clock import Clock
 from fencepost.observe import names
 from fencepost.observe.log import log
+from fencepost.platform.processes import FamilyPipe, detach_input
+from fencepost.platform.signals import STOPPING, handled
 from fencepost.worker.retirement import REPLACE_CODE
 
 STEP_INTERVAL = 0.1
@@ -75,7 +77,7 @@ class Supervisor:
         if self._kill_at is not None and self._clock.monotonic() >= self._kill_at:
             self._kill_at = None
             for slot in self._slots:
-                slot.send(signal.SIGKILL)
+                slot.kill()
         # Every slot takes its step, also after one that goes on.
         going_on = [slot.step(is_stopping=is_stopping) for slot in self._slots]
         return any(going_on)
@@ -85,13 +87,8 @@ class Supervisor:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        numbers = (signal.SIGTERM, signal.SIGINT)
-        before = {n: signal.signal(n, lambda number, _: self.stop(number)) for n in numbers}
-        try:
+        with handled(STOPPING, lambda number, _: self.stop(number)):
             yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 class ProcessSlot:
@@ -118,6 +115,11 @@ class ProcessSlot:
         """Pass a signal on, if there is a child."""
         if self._child is not None:
             self._child.send_signal(number)
+
+    def kill(self) -> None:
+        """End the child at once, if there is one."""
+        if self._child is not None:
+            self._child.kill()
 
     def step(self, *, is_stopping: bool) -> bool:
         """Start the child when it is time, notice its end; return False when the slot is done."""
@@ -161,14 +163,10 @@ class ProcessSlot:
 
 
 class Lifeline:
-    """Starts children that end with this process, even if it is killed with SIGKILL.
-
-    Only the parent holds the writing end of a pipe, and never writes: a child that reads the end
-    of file knows that its parent is gone.
-    """
+    """Starts children that end with this process, even if it is killed with SIGKILL."""
 
     def __init__(self) -> None:
-        self._reading, self._writing = os.pipe()
+        self._pipe = FamilyPipe()
 
     def spawn(
         self, command: Sequence[str], *, fds: Sequence[int] = (), **options: Any
@@ -177,26 +175,22 @@ class Lifeline:
 
         It inherits *fds*.
         """
-        return subprocess.Popen(
-            [*command, "--lifeline", str(self._reading)],
-            pass_fds=[self._reading, *fds],
-            stdin=subprocess.DEVNULL,
-            process_group=0,
-            **options,
-        )
+        return self._pipe.start(command, option="--lifeline", fds=fds, **options)
 
     def close(self) -> None:
-        os.close(self._writing)
-        os.close(self._reading)
+        self._pipe.close()
 
 
 def watch_lifeline(fd: int, *, stop: Callable[[], None], clock: Clock, patience: float) -> None:
-    """In a child: call *stop* when the parent is gone, and end the process if that hangs."""
-    os.set_inheritable(fd, False)
+    """In a child: call *stop* when the parent is gone, and end the process if that hangs.
+
+    Call it as well for each byte, which the parent sends where it has no signals.
+    """
+    own = detach_input(fd)
 
     def wait() -> None:
-        while os.read(fd, 1):
-            pass
+        while os.read(own, 1):
+            stop()
         stop()
         clock.sleep(patience)
         os._exit(1)

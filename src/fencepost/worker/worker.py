@@ -31,6 +31,7 @@ from fencepost.errors import ConfigurationError, StoreError
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
+from fencepost.platform import signals
 from fencepost.store.interface.store import Store
 from fencepost.worker.pipeline import Pipeline
 from fencepost.worker.retirement import check_max_jobs, parse_max_rss
@@ -45,11 +46,6 @@ if TYPE_CHECKING:
     from fencepost.observe.tracing import Tracing
 
 
-SIGNALS: dict[int, Any] = {
-    signal.SIGTERM: signal.SIG_DFL,
-    signal.SIGINT: signal.default_int_handler,
-}
-"""The signals that stop a worker, and what they do by default."""
 SIGNAL_TURNS = 5
 """Turns of the loop after which it has passed on every signal that came before."""
 
@@ -78,6 +74,7 @@ class Worker:
         max_jobs: int | None = None,
         max_rss: int | str | None = None,
         version: str | None = None,
+        preload: tuple[str, ...] = (),
         id: str | None = None,
     ) -> None:
         check_count(concurrency, "concurrency", 1, CONCURRENCY_MAX)
@@ -86,6 +83,7 @@ class Worker:
         self.id = id or f"{socket.gethostname()}-{os.getpid()}-{store.clock.new_id().hex()[:8]}"
         self._settings = WorkerSettings(
             worker=self.id,
+            is_named=id is not None,
             store=store,
             tasks=tasks,
             crons=crons or {},
@@ -100,6 +98,7 @@ class Worker:
             max_jobs=check_max_jobs(max_jobs),
             max_rss=parse_max_rss(max_rss),
             version=None if version is None else check_version(version),
+            preload=preload,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop_requests = 0
@@ -226,22 +225,19 @@ class Worker:
     def _watch_signals(self) -> None:
         if threading.current_thread() is threading.main_thread():
             assert self._loop is not None
-            for number in SIGNALS:
-                with suppress(NotImplementedError):
-                    self._loop.add_signal_handler(number, self.stop)
+            signals.watch(self._loop, self.stop)
 
     async def _unwatch_signals(self) -> None:
         """Leave signals to Python again; one that has come and was not yet seen is a stop."""
         if threading.current_thread() is not threading.main_thread():
             return
         assert self._loop is not None
-        for number, default in SIGNALS.items():
-            signal.signal(number, default)
+        for number in signals.STOPPING:
+            signal.signal(number, signals.default_of(number))
         # What came before is on its way through the loop: a process that retires must see it.
         for _ in range(SIGNAL_TURNS):
             await asyncio.sleep(0)  # noqa: TID251 - waits for nothing
-        for number in SIGNALS:
-            self._loop.remove_signal_handler(number)
+        signals.leave(self._loop)
 
 
 def quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:

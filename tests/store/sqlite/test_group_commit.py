@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import threading
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from fencepost.core.filter import JobFilter
 from fencepost.core.job.idempotency import Key, OnDuplicate
 from fencepost.core.job.job import NewJob
 from fencepost.errors import DuplicateJobError, StoreUnavailableError
+from fencepost.platform.locks import wait_for_lock
 from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.plan import Operation
 from fencepost.store.sqlite.store import SqliteStore
@@ -163,7 +163,7 @@ def test_a_group_that_cannot_be_begun_is_refused_at_once_not_one_by_one(
     store = SqliteStore(path, patience=0.05)
     sizes = count_transactions(store, monkeypatch)
     lock = os.open(f"{path}-lock", os.O_RDWR)
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    wait_for_lock(lock)
 
     async def submit_all() -> list[Any]:
         operations = [store.queue.enqueue([NewJob(type="t")]) for _ in range(50)]

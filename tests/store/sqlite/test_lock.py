@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import resource
 import threading
@@ -15,6 +14,7 @@ import pytest
 
 from fencepost.core.job.job import NewJob
 from fencepost.errors import ForkedStoreError, StoreUnavailableError
+from fencepost.platform.locks import try_lock, unlock, wait_for_lock
 from fencepost.store.sqlite.engine.lock import SidecarLock
 from fencepost.store.sqlite.store import SqliteStore
 
@@ -22,7 +22,7 @@ from fencepost.store.sqlite.store import SqliteStore
 def hold(path: str) -> int:
     """Take the side-car lock as another process would, through a descriptor of our own."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT)
-    fcntl.flock(fd, fcntl.LOCK_EX)
+    wait_for_lock(fd)
     return fd
 
 
@@ -51,7 +51,7 @@ def test_a_waiter_is_granted_the_lock_when_it_is_released(tmp_path: Path) -> Non
     thread = threading.Thread(target=wait)
     thread.start()
     assert not granted.is_set()
-    fcntl.flock(fd, fcntl.LOCK_UN)
+    unlock(fd)
     assert granted.wait(10)
     thread.join()
     lock.release()
@@ -117,7 +117,7 @@ def test_a_forked_child_neither_uses_the_store_nor_keeps_its_lock(store: SqliteS
             store.run(store.overview.queues())
         except ForkedStoreError:
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                try_lock(descriptor)
             except OSError:  # the descriptor was closed at the fork
                 code = 0
         os._exit(code)

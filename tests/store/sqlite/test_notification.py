@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from fencepost.core.job.job import NewJob
+from fencepost.platform.system import current
 from fencepost.store.interface.store import Topic
+from fencepost.store.sqlite.engine.listeners import DatagramListener, PollingListener
 from fencepost.store.sqlite.engine.notification import Notifier, SocketListener
 from fencepost.store.sqlite.store import SqliteStore
 
@@ -45,6 +48,8 @@ def test_listeners_hear_only_their_topic(store: SqliteStore) -> None:
 
 
 def test_a_socket_left_by_a_killed_process_is_removed(store: SqliteStore, path: str) -> None:
+    if not current().has_unix_sockets:
+        pytest.skip("no file is a socket here")
     listener = store.listen(Topic.READY)
     assert isinstance(listener, SocketListener)
     leftover = listener._path
@@ -63,7 +68,7 @@ def test_a_database_that_lies_too_deep_for_a_socket_is_heard_all_the_same(tmp_pa
     deep.mkdir(parents=True)
     store, other = (SqliteStore(str(deep / "jobs.db")) for _ in range(2))
     listener = store.listen(Topic.READY)
-    assert isinstance(listener, SocketListener)
+    assert isinstance(listener, DatagramListener)
     other.run(other.queue.enqueue([NewJob(type="t")]))
     assert listener.wait(5)
     listener.close()
@@ -75,8 +80,14 @@ def test_a_store_without_sockets_is_polled(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A wake-up is a courtesy: a system that refuses a socket costs latency, nothing else."""
-    monkeypatch.setattr(store._notifier, "address", lambda name: "/nowhere/at/all")
+
+    def refuse(*_: object) -> None:
+        raise OSError("no socket")
+
+    monkeypatch.setattr(socket, "socket", refuse)
     listener = store.listen(Topic.READY)
+    assert isinstance(listener, PollingListener)
+    monkeypatch.undo()
     store.run(store.queue.enqueue([NewJob(type="t")]))
     assert not listener.wait(0)
     assert not asyncio.run(listener.wait_async(0))

@@ -7,7 +7,6 @@ The bounds of the verdicts are a half to a fifth of what two shared cores of a c
 from __future__ import annotations
 
 import os
-import signal
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from fencepost.cli.options import Settings, option, sqlite_path, store_options
 from fencepost.cli.output import Columns, echo, echo_json, echo_table, rows_of
 from fencepost.core.bounds import BULK_MAX, CONCURRENCY_DEFAULT, POLL_INTERVAL
 from fencepost.core.display import shown_url
+from fencepost.platform.signals import INTERRUPTING, handled
 from fencepost.store.url import URL_VARIABLE, shared_url
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 JOBS_DEFAULT = 5_000
 PROBES = 20
 FLUSHED_BYTES = 4_096
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 SUBMIT_SECONDS = 0.002
 """For one submission, without the wait for disk or network."""
@@ -108,12 +107,8 @@ def _interruptible() -> Iterator[Callable[[], None]]:
         if is_asked:
             raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, note) for number in STOPPING}
-    try:
+    with handled(INTERRUPTING, note):
         yield check
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _measure(app: App, folder: Path, jobs: int, check: Callable[[], None]) -> dict[str, Any]:

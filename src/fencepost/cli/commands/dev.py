@@ -2,6 +2,7 @@
 
 The parent process watches the files and holds the listening socket of the API: a client that
 connects during a restart waits in the socket's backlog for the next process and is not refused.
+Where a child can inherit no socket, as on Windows, it listens itself, on the port that was found.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from fencepost.cli.options import (
 )
 from fencepost.cli.output import echo
 from fencepost.errors import ConfigurationError
+from fencepost.platform.signals import STOPPING
+from fencepost.platform.system import current
 
 if TYPE_CHECKING:
     from fencepost.app import App
@@ -109,8 +112,14 @@ class Reloader:
         patience: float,
         listening: socket.socket | None = None,
     ) -> None:
-        self._fds = [] if listening is None else [listening.fileno()]
-        self._command = [*command, "--dev", *(f"--http-fd={fd}" for fd in self._fds)]
+        self._fds: list[int] = []
+        self._command = [*command, "--dev"]
+        if listening is not None and current().has_shared_descriptors:
+            self._fds = [listening.fileno()]
+            self._command.append(f"--http-fd={listening.fileno()}")
+        elif listening is not None:
+            self._command.append(f"--http-port={listening.getsockname()[1]}")
+            listening.close()
         self._lifeline = lifeline
         self._clock = clock
         self._patience = patience
@@ -121,7 +130,7 @@ class Reloader:
 
     def run(self) -> None:
         """Run until SIGTERM or Ctrl-C."""
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in STOPPING:
             signal.signal(number, lambda *_: self.stop())
         self._seen = dict(modified_times("."))
         echo(f"watching {len(self._seen)} files; Ctrl-C exits", err=True)
@@ -189,15 +198,17 @@ def modified_times(folder: str) -> Iterator[tuple[str, int]]:
                     return
 
 
-def work_and_serve(worker: Worker, app: App, fd: int, *, grace: float, has_dashboard: bool) -> None:
-    """Run a worker and the API on one event loop; *fd* is the parent's listening socket."""
-    from fencepost.http.server.server import Server, ServerOptions, inherited
+def work_and_serve(
+    worker: Worker, app: App, listening: socket.socket, *, grace: float, has_dashboard: bool
+) -> None:
+    """Run a worker and the API on one event loop."""
+    from fencepost.http.server.server import Server, ServerOptions
 
     # The worker does maintenance, and the socket of `fencepost dev` is on loopback.
     options = ServerOptions(
         grace=grace, has_maintenance=False, is_local=True, has_dashboard=has_dashboard
     )
-    asyncio.run(_both(worker, Server(app, inherited(fd), options)))
+    asyncio.run(_both(worker, Server(app, listening, options)))
 
 
 async def _both(worker: Worker, server: Server) -> None:

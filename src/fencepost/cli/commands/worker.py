@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -115,6 +115,7 @@ ADDRESS = ParsedType("[host:]port", _parse_address)
 @click.option(
     "--http-fd", type=int, hidden=True, help="A socket on which to serve the API as well."
 )
+@click.option("--http-port", type=int, hidden=True, help="The same, on a port of this machine.")
 @click.option("--no-dashboard", is_flag=True, hidden=True, help="With --http-fd: the API alone.")
 @click.option("--dev", "is_dev", is_flag=True, hidden=True, help="The child of `fencepost dev`.")
 @service_options
@@ -126,6 +127,7 @@ def worker(
     metrics: ListenAddress | None,
     lifeline: int | None,
     http_fd: int | None,
+    http_port: int | None,
     is_dev: bool,
     **options: Any,
 ) -> None:
@@ -153,10 +155,18 @@ def worker(
         slots = f"{options['concurrency']} jobs at once"
         serves = f"queues: {', '.join(weights or ['all'])}; {slots}{' each' * (processes > 1)}"
         announce(settings, app, name, serves, is_patient=not options["burst"])
-    if processes > 1:
+    if processes > 1 or _needs_supervisor(app, lifeline):
         _supervise(settings, app, app_name, processes, metrics, options)
         return
-    _run(made, app, metrics, lifeline, http_fd, options)
+    _run(made, app, metrics, lifeline, _socket(http_fd, http_port), options)
+
+
+def _needs_supervisor(app: App, lifeline: int | None) -> bool:
+    """Return whether even one process needs a parent: it cannot start itself again."""
+    from fencepost.platform.system import current
+
+    is_kept = app.url.startswith("memory:")  # a memory store would be lost with the process
+    return lifeline is None and not is_kept and not current().has_exec
 
 
 def _run(
@@ -164,7 +174,7 @@ def _run(
     app: App,
     metrics: ListenAddress | None,
     lifeline: int | None,
-    http_fd: int | None,
+    listening: socket.socket | None,
     options: dict[str, Any],
 ) -> None:
     """Run the worker in this process until it is stopped; replace the process if it is retired."""
@@ -181,16 +191,29 @@ def _run(
     made.is_replaceable = not app.url.startswith("memory:")
     made.on_retired = replacement.watch
     with monitored(app, metrics), surviving_lifespan(made):
-        if http_fd is None:
+        if listening is None:
             made.run(until_idle=options["burst"])
         else:
             from fencepost.cli.commands.dev import work_and_serve
 
             has_dashboard = not options["no_dashboard"]
-            work_and_serve(made, app, http_fd, grace=options["grace"], has_dashboard=has_dashboard)
+            grace = options["grace"]
+            work_and_serve(made, app, listening, grace=grace, has_dashboard=has_dashboard)
     app.close()
     if made.is_retiring:
         replacement.make()
+
+
+def _socket(fd: int | None, port: int | None) -> socket.socket | None:
+    """Return the socket that the parent left open or, where none can be, one on its port."""
+    if fd is None and port is None:
+        return None
+    from fencepost.http.server.server import inherited, listen
+
+    if fd is not None:
+        return inherited(fd)
+    assert port is not None
+    return listen(LOOPBACK, port)
 
 
 @contextmanager
@@ -289,7 +312,7 @@ def child_command(
     no_dashboard: bool = False,
 ) -> list[str]:
     """Return the command of one worker process with the same options, without its lifeline."""
-    command = [sys.executable, "-m", "fencepost"]
+    command = [*settings.child_program]
     if settings.is_url_given:
         command += ["--url", settings.url]
     if settings.log_level:

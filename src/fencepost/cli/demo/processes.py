@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
-import signal
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -21,6 +19,8 @@ from fencepost.cli.errors import Refusal
 from fencepost.cli.options import Settings
 from fencepost.clock import Clock
 from fencepost.errors import StoreUnavailableError
+from fencepost.platform.processes import resume, suspend
+from fencepost.platform.system import current
 from fencepost.store.open import open_store
 from fencepost.worker.supervisor import Lifeline
 
@@ -118,7 +118,7 @@ class DemoWorkers:
         Return False if every try was during a write.
         """
         for _ in range(FREEZES_MAX):
-            os.kill(process.pid, signal.SIGSTOP)
+            suspend(process.pid)
             process.is_frozen = True
             if self._is_writable():
                 return True
@@ -138,7 +138,8 @@ class DemoWorkers:
         return True
 
     def thaw(self, process: WorkerProcess) -> None:
-        os.kill(process.pid, signal.SIGCONT)
+        if current().has_suspension:
+            resume(process.pid)
         process.is_frozen = False
 
     def refused_writes(self, job_id: str) -> list[str]:
@@ -185,6 +186,10 @@ def programs() -> Iterator[Path]:
 
 def find_program() -> Path:
     """Return the first of them."""
+    if not current().has_signals:
+        raise Refusal(
+            "no Redis server can be started on this system", "no_server", "run `fencepost demo`"
+        )
     for program in programs():
         return program
     raise Refusal(

@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import resource
-import signal
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -32,6 +30,9 @@ from fencepost.http.server.uvicorn_protocols import UvicornServer, connection_cl
 from fencepost.maintenance import Caretaker
 from fencepost.observe import names
 from fencepost.observe.log import log
+from fencepost.platform import signals
+from fencepost.platform.processes import raise_file_limit
+from fencepost.platform.sockets import allow_next
 from fencepost.wire.bounds import HTTP_BACKLOG, HTTP_CONNECTIONS_MAX, HTTP_DESCRIPTORS_KEPT
 from fencepost.worker.run.fetcher import declare_limits
 
@@ -205,14 +206,11 @@ class Server:
     @contextmanager
     def _signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        numbers = (signal.SIGTERM, signal.SIGINT)
-        for number in numbers:
-            loop.add_signal_handler(number, self.stop)
+        signals.watch(loop, self.stop)
         try:
             yield
         finally:
-            for number in numbers:
-                loop.remove_signal_handler(number)
+            signals.leave(loop)
 
     def _caretaker(self) -> Caretaker | None:
         if not self._options.has_maintenance:
@@ -224,6 +222,7 @@ class Server:
             retention=self._app.full_retention,
             crons=self._app.session.crons,
             counters=self._app.session.counters,
+            tracing=self._app.session.tracing,
         )
 
     async def _declare_limits(self) -> None:
@@ -277,8 +276,7 @@ def listen(host: str, port: int) -> socket.socket:
     except (OSError, UnicodeError) as error:
         raise _refused(host, port, error) from error
     try:
-        # Otherwise the port stays in use for a minute after each stop.
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        allow_next(made)
         made.bind(address)
         made.listen(HTTP_BACKLOG)
     except OSError as error:
@@ -313,12 +311,5 @@ def url_of(listening: socket.socket, *, is_tls: bool = False) -> str:
 
 def room_for_connections(wanted: int = HTTP_CONNECTIONS_MAX) -> int:
     """Raise the limit of file descriptors as needed; return how many connections it allows."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted + HTTP_DESCRIPTORS_KEPT
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        raised = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
-        soft = raised
-    if soft == resource.RLIM_INFINITY:
-        return wanted
-    return max(1, min(wanted, soft - HTTP_DESCRIPTORS_KEPT))
+    limit = raise_file_limit(wanted + HTTP_DESCRIPTORS_KEPT)
+    return wanted if limit is None else max(1, min(wanted, limit - HTTP_DESCRIPTORS_KEPT))

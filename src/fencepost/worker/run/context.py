@@ -10,13 +10,15 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Generator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from fencepost.core.bounds import PROGRESS_MESSAGE_LENGTH_MAX
 from fencepost.core.events import EventInfo, event_of
@@ -24,7 +26,7 @@ from fencepost.core.flows.dependents import results_of
 from fencepost.core.flows.graph import Stage, arrange, side_by_side
 from fencepost.core.flows.spawn import Numbers, keyed
 from fencepost.core.job.hooks import Hooks
-from fencepost.core.job.job import ClaimedJob, Dependency, Lease, Progress
+from fencepost.core.job.job import ClaimedJob, Dependency, Lease, NewJob, Progress
 from fencepost.core.job.outcome import Succeeded, decide, settlement_of
 from fencepost.core.job.task import Task
 from fencepost.core.values.payload import decode, encode, encode_result
@@ -35,6 +37,9 @@ from fencepost.observe.log import RESERVED, known, write
 from fencepost.store.interface.joins import Joined
 from fencepost.store.interface.queue import LeaseLost, Save, Settled, Spawn
 from fencepost.store.interface.store import Store
+
+if TYPE_CHECKING:
+    from fencepost.observe.tracing import Tracing
 
 T = TypeVar("T")
 
@@ -264,7 +269,12 @@ class ContextActions:
         *,
         hooks: Hooks | None = None,
         shared: Any = None,
+        tracing: Tracing | None = None,
+        trace_tags: Mapping[str, str] | None = None,
     ) -> None:
+        """In a child process, *trace_tags* take the place of *tracing*: the span is elsewhere."""
+        self._tracing = tracing
+        self._trace_tags = trace_tags or {}
         self.shared = shared
         """What the lifespan of the worker has yielded."""
         self._hooks = hooks
@@ -314,15 +324,21 @@ class ContextActions:
             jobs = new.jobs
             if self._hooks is not None and self._hooks.on_submit:
                 jobs = tuple(self._hooks.submitting([*jobs]))
-            spawn = Spawn(self.job.id, self.state.lease.token, jobs)
-            (reply,) = yield self.store.queue.spawn([spawn])
-            if isinstance(reply, LeaseLost):
-                raise StaleLeaseError(self.job.id)
+            with self._tracing.submitting(jobs) if self._tracing else nullcontext() as sending:
+                carrying = self._tagged(jobs) if sending is None else sending.jobs
+                spawn = Spawn(self.job.id, self.state.lease.token, tuple(carrying))
+                (reply,) = yield self.store.queue.spawn([spawn])
+                if isinstance(reply, LeaseLost):
+                    raise StaleLeaseError(self.job.id)
         except BaseException:
             # A repeat uses the same keys: the spawn may have been stored all the same.
             numbers.give_back(new.taken)
             raise
         return [each.job_id for each in reply.replies]
+
+    def _tagged(self, jobs: Sequence[NewJob]) -> Sequence[NewJob]:
+        tags = self._trace_tags
+        return [replace(job, tags={**job.tags, **tags}) for job in jobs] if tags else jobs
 
     def complete(self, result: Any) -> ContextScript[None]:
         """Yield functions from a store to its operation, to run them in a transaction."""

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
-import select
+import socket
 import threading
 import weakref
 from collections.abc import Sequence
@@ -31,6 +30,7 @@ import psycopg
 from fencepost.errors import FencepostError, StoreUnavailableError
 from fencepost.observe import names
 from fencepost.observe.log import log
+from fencepost.platform.sockets import READABLE, poller
 from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.store import Listener, Topic
 from fencepost.store.notify import Listeners
@@ -62,7 +62,7 @@ class NotificationReceiver:
         self._thread: threading.Thread | None = None
         self._is_stopping = False
         self._is_listening = False
-        self._stop_reader = self._stop_writer = -1
+        self._stop_ends: tuple[socket.socket, socket.socket] | None = None
 
     def listen(self, topic: Topic) -> Listener:
         """Return a listener, which is woken once as soon as the server is listened to."""
@@ -72,7 +72,7 @@ class NotificationReceiver:
             if self._is_stopping:
                 raise StoreUnavailableError("this store has been closed")
             if self._thread is None:
-                self._stop_reader, self._stop_writer = os.pipe()
+                self._stop_ends = socket.socketpair()  # Windows can wait for no pipe
                 self._thread = threading.Thread(
                     target=self._receive, name="fencepost-postgres-listener", daemon=True
                 )
@@ -89,10 +89,11 @@ class NotificationReceiver:
         self._listeners.close()
         if thread is None or was_stopping:
             return
-        os.write(self._stop_writer, b"!")
+        assert self._stop_ends is not None
+        self._stop_ends[1].send(b"!")
         thread.join()
-        os.close(self._stop_reader)
-        os.close(self._stop_writer)
+        for end in self._stop_ends:
+            end.close()
 
     def _receive(self) -> None:
         delay = RETRY_DELAY_MIN
@@ -136,11 +137,12 @@ class NotificationReceiver:
 
     def _should_stop(self, timeout: float | None, *others: int) -> bool:
         """Wait until the store closes (True), or for *timeout* or one of *others* (False)."""
-        poll = select.poll()  # select() fails in a process with a thousand open files
-        for descriptor in (self._stop_reader, *others):
-            poll.register(descriptor, select.POLLIN)
-        readable = poll.poll(None if timeout is None else timeout * 1000)
-        return any(descriptor == self._stop_reader for descriptor, _ in readable)
+        assert self._stop_ends is not None
+        waiting, stop = poller(), self._stop_ends[0].fileno()
+        for descriptor in (stop, *others):
+            waiting.register(descriptor, READABLE)
+        readable = waiting.poll(None if timeout is None else timeout * 1000)
+        return any(descriptor == stop for descriptor, _ in readable)
 
 
 class NotificationSender:

@@ -8,8 +8,6 @@ together without ``begin`` are one transaction, committed at the Sync that ends 
 
 from __future__ import annotations
 
-import re
-import select
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -22,20 +20,21 @@ from psycopg.adapt import PyFormat, Transformer
 from psycopg.errors import error_from_result
 from psycopg.pq.abc import PGresult
 
+from fencepost.platform.sockets import READABLE, WRITABLE, poller
 from fencepost.store.plan import Row, Statement
+from fencepost.store.postgres.engine.placeholders import numbered
 from fencepost.store.postgres.engine.search_path import FIX
 
 ANSWER_TIMEOUT = 60.0
 """Longer than the server lets any statement take: after that the connection counts as lost."""
 PREPARED_MAX = 200
 """Statements that a session keeps prepared; those that come later are sent in full."""
-LISTENING = select.POLLIN
-WRITING = select.POLLIN | select.POLLOUT
+LISTENING = READABLE
+WRITING = READABLE | WRITABLE
 
 SQLSTATE = pq.DiagnosticField.SQLSTATE
 
 _Key = tuple[bytes, tuple[int, ...]]
-_PLACEHOLDER = re.compile(r"(%.)", re.DOTALL)
 _ANSWERED = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
 
@@ -63,7 +62,7 @@ class ServerSession(psycopg.Connection[Row]):
         self._name_count = 0
         self.answer_timeout: float | None = None
         """Seconds for which the server may be silent, if fewer than ``ANSWER_TIMEOUT``."""
-        self._poll = select.poll()
+        self._poll = poller()
         self._poll.register(self.pgconn.socket, LISTENING)
 
     @property
@@ -213,7 +212,7 @@ class ServerSession(psycopg.Connection[Row]):
         self._poll.modify(pgconn.socket, WRITING)
         try:
             while pgconn.flush():
-                if any(event & select.POLLIN for _, event in self._wait()):
+                if any(event & READABLE for _, event in self._wait()):
                     pgconn.consume_input()
         finally:
             self._poll.modify(pgconn.socket, LISTENING)
@@ -276,17 +275,7 @@ class ServerSession(psycopg.Connection[Row]):
 
 @lru_cache(maxsize=1_000)
 def _numbered(sql: str) -> bytes:
-    """Return *sql* with $1, $2 … for each %s, and % for each %%."""
-    pieces = _PLACEHOLDER.split(sql)
-    count = 0
-    for index in range(1, len(pieces), 2):
-        if pieces[index] == "%%":
-            pieces[index] = "%"
-        else:
-            assert pieces[index] == "%s", f"{pieces[index]!r} is not a placeholder, in {sql!r}"
-            count += 1
-            pieces[index] = f"${count}"
-    return "".join(pieces).encode()
+    return numbered(sql).encode()
 
 
 @lru_cache(maxsize=100)

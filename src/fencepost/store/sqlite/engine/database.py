@@ -24,6 +24,7 @@ from fencepost.errors import (
     StoreUnavailableError,
     UnknownOutcomeError,
 )
+from fencepost.platform.disk import force, force_folder
 from fencepost.store.interface.store import check_open
 from fencepost.store.plan import Operation
 from fencepost.store.sqlite.engine import files, schema
@@ -32,7 +33,7 @@ from fencepost.store.sqlite.engine.connection import Reader, check_version, conn
 from fencepost.store.sqlite.engine.errors import NotBegunError, unavailable
 from fencepost.store.sqlite.engine.files import access
 from fencepost.store.sqlite.engine.lock import SidecarLock
-from fencepost.store.sqlite.engine.log import FRAME, Log, force
+from fencepost.store.sqlite.engine.log import FRAME, Log
 
 T = TypeVar("T")
 
@@ -109,7 +110,7 @@ class Database:
         if pending:
             self._repair()
             schema.apply(self._writer, self.clock.now_us())
-        self._sync_folder()
+        force_folder(os.path.dirname(self.path))  # the names of the file and its log
         self._reader.open()
         self._is_open = True
 
@@ -118,19 +119,13 @@ class Database:
         if mode != "wal":
             raise StoreUnavailableError(f"{self.path}: write-ahead logging is not available here")
         connection.execute("pragma synchronous = normal")
+        for each in ("fullfsync", "checkpoint_fullfsync"):  # macOS alone knows a difference
+            connection.execute(f"pragma {each} = on")
         connection.execute("pragma foreign_keys = on")  # a removed lane is noticed
         connection.execute(f"pragma cache_size = -{CACHE_KIB}")
         connection.execute("pragma temp_store = memory")
         connection.execute("pragma wal_autocheckpoint = 0")  # ``checkpoints`` does
         connection.execute(f"pragma journal_size_limit = {LOG_KEPT_BYTES}")
-
-    def _sync_folder(self) -> None:
-        """Make the directory entries of the file and its log survive a power cut."""
-        folder = os.open(os.path.dirname(self.path), os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
     def close(self) -> None:
         if self._is_closed or os.getpid() != self._pid:

@@ -10,22 +10,33 @@ makes no file.
 Files can be opened by their owner, and by one group if the URL names it. A file is never open to
 others, not even between its creation and a ``chmod``: the mode is part of the creation, and an
 umask can only narrow it. An existing file keeps its permissions, and ``fencepost doctor`` says what
-is wrong with them; one that another user has made is refused (``ownership``).
+is wrong with them; one that another user has made is refused (``ownership``). On Windows they have
+the rights that their folder passes on, and nothing of this is checked.
 """
 
 from __future__ import annotations
 
-import grp
 import os
 import sqlite3
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from urllib.parse import quote
 
 from fencepost.core.display import shown
 from fencepost.errors import ConfigurationError, ForeignFileError, StoreUnavailableError
+from fencepost.platform.files import (
+    OPEN,
+    OPEN_FOLDER,
+    REFUSES_LINKS,
+    change_mode_of_folder,
+    file_url,
+    give,
+    group_called,
+    groups,
+    user,
+)
+from fencepost.platform.system import current
 from fencepost.store.sqlite.engine.errors import unavailable
 from fencepost.store.sqlite.engine.ownership import (
     check_name,
@@ -38,9 +49,9 @@ FILE, FOLDER = 0o600, 0o700
 GROUP_FILE, GROUP_FOLDER = 0o660, 0o770
 GROUP_BITS, OTHERS_BITS = 0o070, 0o007
 WRITE_BITS = 0o222
-OPEN = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 GROUP_ID_MAX = 2**32 - 2
 """The highest group id; the number after it means "unchanged"."""
+CLOSED = -1
 FIRST_FILES = ("-journal",)
 """What SQLite creates for its first transaction, and deletes after it."""
 SQLITE_FILES = ("-wal", "-shm")
@@ -76,15 +87,21 @@ class Access:
             return self._open(path, OPEN)
 
     def open_folder(self, path: str) -> int:
-        """Return a descriptor of the folder *path*, created if it does not exist; as above."""
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW
+        """Return a descriptor of the folder *path*, created if it does not exist; as above.
+
+        It is ``CLOSED`` where folders cannot be opened.
+        """
+        is_new = True
         try:
             os.mkdir(path, FOLDER)
         except FileExistsError:
-            restore_own_rights(path)  # its maker may have died before it did so
-            return self._open(path, flags)
-        restore_own_rights(path)
-        return self._given(self._open(path, flags), self.folder_mode)
+            is_new = False
+        if not current().has_owners:
+            self.check_name(path)
+            return CLOSED
+        restore_own_rights(path)  # also of an old one: its maker may have died before it did so
+        fd = self._open(path, OPEN_FOLDER)
+        return self._given(fd, self.folder_mode) if is_new else fd
 
     def check(self, path: str, status: os.stat_result) -> None:
         """Raise ForeignFileError unless this process can rely on an open file or folder."""
@@ -132,7 +149,7 @@ class Access:
             status = os.lstat(f"{path}{suffix}")
             self.check(f"{path}{suffix}", status)
             is_given = self.group is None or status.st_gid == self.group
-            if status.st_uid == os.geteuid() and not is_given:
+            if status.st_uid == user() and not is_given:
                 self.give(f"{path}{suffix}", self.file_mode)
         if is_shared(os.path.dirname(path)):
             for suffix in FIRST_FILES:
@@ -142,12 +159,12 @@ class Access:
     def give(self, made: int | str, mode: int) -> None:
         """Set owner, group and mode of a new file or folder, by descriptor or path."""
         owner, group = self._owner()
-        if owner != -1 or group != -1:
-            os.chown(made, owner, group)
-        os.chmod(made, mode)
+        give(made, owner=owner, group=group, mode=mode)
 
     def _open(self, path: str, flags: int) -> int:
         """Return a descriptor of an existing file or folder that this process can rely on."""
+        if not REFUSES_LINKS:
+            self.check_name(path)
         try:
             fd = os.open(path, flags)
         except FileNotFoundError:
@@ -177,7 +194,7 @@ class Access:
     def _owner(self) -> tuple[int, int]:
         """Return user and group for a new file; -1 keeps the system's choice."""
         owner, group = -1, -1
-        if os.geteuid() == 0 and self.database is not None:
+        if user() == 0 and self.database is not None:
             with suppress(FileNotFoundError):
                 status = os.stat(self.database)
                 owner, group = status.st_uid, status.st_gid
@@ -187,20 +204,15 @@ class Access:
 def restore_own_rights(path: str) -> None:
     """Let the owner of a new folder open it, if the umask has taken that right from all.
 
-    By a descriptor that needs no right to the folder itself, so that another one that was put in
-    its place is not changed. Whatever is no folder is left to those who open it.
+    Whatever is no folder is left to those who open it.
     """
-    try:
-        fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return
-    try:
-        status = os.fstat(fd)
-        is_closed = stat.S_IMODE(status.st_mode) & FOLDER != FOLDER
-        if is_closed and status.st_uid == os.geteuid():
-            os.chmod(f"/proc/self/fd/{fd}", FOLDER)
-    finally:
-        os.close(fd)
+
+    def is_closed_to_us(status: os.stat_result) -> bool:
+        is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == user()
+        return is_own and stat.S_IMODE(status.st_mode) & FOLDER != FOLDER
+
+    with suppress(OSError):
+        change_mode_of_folder(path, FOLDER, only_if=is_closed_to_us)
 
 
 def access(path: str, group: str | None) -> Access:
@@ -210,15 +222,16 @@ def access(path: str, group: str | None) -> Access:
 
 def find_group(text: str) -> int:
     """Return the id of a group that this process can give files to."""
-    try:
-        number = grp.getgrnam(text).gr_gid
-    except (KeyError, ValueError):
+    if not current().has_owners:
+        raise ConfigurationError(
+            f"group={shown(text)}: files have no group on this system; leave it out"
+        )
+    number = group_called(text)
+    if number is None:
         if not (text.isascii() and text.isdecimal() and int(text[:12]) <= GROUP_ID_MAX):
-            raise ConfigurationError(
-                f"group={shown(text)}: there is no such group on this machine"
-            ) from None
+            raise ConfigurationError(f"group={shown(text)}: there is no such group on this machine")
         number = int(text)
-    if os.geteuid() != 0 and number not in (os.getegid(), *os.getgroups()):
+    if user() != 0 and number not in groups():
         raise ConfigurationError(
             f"group={shown(text)}: the user of this process is not a member of that group"
         )
@@ -227,6 +240,8 @@ def find_group(text: str) -> int:
 
 def exposures(path: str, group: int | None) -> Iterator[str]:
     """Yield who can open a file of the database *path* and should not, with a remedy."""
+    if not current().has_owners:
+        return
     owner = os.stat(path).st_uid
     for suffix in ("", *FIRST_FILES, *SQLITE_FILES, "-lock", ".d"):
         with suppress(FileNotFoundError):
@@ -321,7 +336,7 @@ def _application_id(path: str) -> int | None:
     """Return the number in the first page; None if the file is not a database."""
     try:
         connection = sqlite3.connect(
-            f"file:{quote(os.fsencode(path))}?mode=ro&immutable=1", uri=True, isolation_level=None
+            f"{file_url(path)}?mode=ro&immutable=1", uri=True, isolation_level=None
         )
     except sqlite3.Error as error:
         raise unavailable(error, path) from error

@@ -1,7 +1,7 @@
 """The side-car lock: ``<db>-lock``, held around every write transaction of every process.
 
 SQLite's busy handler sleeps and starves: of four processes, one got a single transaction through
-while another got nine thousand. ``flock`` queues in the kernel, in order. The lock also keeps a
+while another got nine thousand. This lock has a queue (``platform/locks``). It also keeps a
 checkpoint from overlapping another process's commit, which can corrupt the file with SQLite before
 3.51.3; so every commit, checkpoint and close happens under it.
 
@@ -11,7 +11,6 @@ The file also holds one byte for all processes: whether the disk failed to confi
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import threading
 import weakref
@@ -19,6 +18,9 @@ from contextlib import suppress
 from queue import SimpleQueue
 
 from fencepost.errors import StoreUnavailableError
+from fencepost.platform.disk import read_at, write_at
+from fencepost.platform.locks import try_lock, unlock, wait_for_lock
+from fencepost.platform.processes import after_fork
 from fencepost.store.sqlite.engine.errors import NotBegunError
 from fencepost.store.sqlite.engine.files import Access
 
@@ -41,11 +43,11 @@ class SidecarLock:
 
     def acquire(self, timeout: float) -> None:
         """Take the lock, or raise NotBegunError after *timeout* seconds."""
-        if self._try():
+        if try_lock(self._fd):
             self._held = self._fd
             return
-        # flock has no timeout, and polling loses against waiting processes: a separate thread
-        # queues, and the caller waits for it until the timeout.
+        # Waiting for a lock has no timeout: a separate thread queues, and the caller waits for it
+        # until the timeout.
         self._start_waiter()
         request = _Request()
         self._requests.put(request)
@@ -62,7 +64,7 @@ class SidecarLock:
         held, self._held = self._held, None
         assert held is not None, "release without acquire"
         if held == self._fd:
-            fcntl.flock(held, fcntl.LOCK_UN)
+            unlock(held)
         else:
             self._discard(held)
 
@@ -72,24 +74,24 @@ class SidecarLock:
         Setting it later then needs no space, which a failing disk may not have.
         """
         with suppress(OSError):
-            if not os.pread(self._fd, 1, 0):
-                os.pwrite(self._fd, CLEAN, 0)
+            if not read_at(self._fd, 1, 0):
+                write_at(self._fd, CLEAN, 0)
 
     def mark(self) -> None:
         """Mark for all processes that written data may not be on the disk."""
         self._is_marked = True  # remembered here in case the write fails
         with suppress(OSError):
-            os.pwrite(self._fd, MARKED, 0)
+            write_at(self._fd, MARKED, 0)
 
     def unmark(self) -> None:
         """Remove the mark, with the lock held; raises OSError."""
-        os.pwrite(self._fd, CLEAN, 0)
+        write_at(self._fd, CLEAN, 0)
         self._is_marked = False
 
     @property
     def is_marked(self) -> bool:
         try:
-            return self._is_marked or os.pread(self._fd, 1, 0) == MARKED
+            return self._is_marked or read_at(self._fd, 1, 0) == MARKED
         except OSError:
             return True  # unknown counts as marked
 
@@ -107,13 +109,6 @@ class SidecarLock:
                 os.close(fd)
         self._fd = -1
         self._queued.clear()
-
-    def _try(self) -> bool:
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
 
     def _start_waiter(self) -> None:
         if self._waiter is not None:
@@ -147,7 +142,7 @@ class SidecarLock:
         fd = self._access.open_file(self._path)
         self._queued.add(fd)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            wait_for_lock(fd)
         except OSError:
             self._discard(fd)
             raise
@@ -210,4 +205,4 @@ def _forget_in_child() -> None:
         lock.forget()
 
 
-os.register_at_fork(after_in_child=_forget_in_child)
+after_fork(_forget_in_child)

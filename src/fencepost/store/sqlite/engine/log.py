@@ -6,13 +6,14 @@ frames of one page each, every frame with the salts of the header and a checksum
 
 from __future__ import annotations
 
-import fcntl
 import os
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from queue import SimpleQueue
 
+from fencepost.platform.disk import deallocate, drop_cache, force, read_at, write_at
+from fencepost.platform.files import OPEN
 from fencepost.store.sqlite.engine.errors import NotBegunError
 
 HEADER = struct.Struct(">8I")
@@ -25,8 +26,6 @@ FORCING_MAX = 4
 """Threads of one process that can force the log at once."""
 CLOSED = -1
 BLOCK = 4_096
-PUNCH_HOLE = 0x01 | 0x02
-"""Linux's flags: deallocate blocks, and keep the file's length."""
 BIG_ENDIAN = 1
 """The bit of the magic number that says how checksums read words."""
 
@@ -42,8 +41,7 @@ class Log:
         with ExitStack() as opened:
             for _ in range(FORCING_MAX):
                 # Not created: SQLite has made it, or the name is wrong.
-                flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-                self._fds.append(os.open(f"{path}-wal", flags))
+                self._fds.append(os.open(f"{path}-wal", OPEN))
                 opened.callback(os.close, self._fds[-1])
             opened.pop_all()
         for fd in self._fds:
@@ -93,12 +91,12 @@ class Log:
 
         Frames from before its last start follow its end, with other salts.
         """
-        header = os.pread(self.fd, HEADER.size, 0)
+        header = read_at(self.fd, HEADER.size, 0)
         if len(header) < HEADER.size:
             return False
         _, _, page_size, _, *salts, _, _ = HEADER.unpack(header)
         start = HEADER.size + (frames - 1) * (FRAME.size + page_size)
-        frame = os.pread(self.fd, FRAME.size, start)
+        frame = read_at(self.fd, FRAME.size, start)
         return len(frame) == FRAME.size and list(FRAME.unpack(frame)[2:4]) == salts
 
     def force(self) -> None:
@@ -124,11 +122,11 @@ class Log:
         """
         self.pages(version)
         # From here on, the cache may lose what the disk never had: this is the only copy.
-        self._copy = os.pread(self.fd, self.size, 0)
+        self._copy = read_at(self.fd, self.size, 0)
         with suppress(OSError):
             self.force()  # unwritten pages would stay in the cache
         drop_cache(self.fd)
-        on_disk = os.pread(self.fd, len(self._copy), 0)
+        on_disk = read_at(self.fd, len(self._copy), 0)
         for start in range(0, len(self._copy), BLOCK):
             if not any(on_disk[start : start + BLOCK]):
                 deallocate(self.fd, start, BLOCK)
@@ -144,11 +142,11 @@ class Log:
 
         Not over a log that another process has started since: its header has other salts, or none.
         """
-        header = os.pread(self.fd, HEADER.size, 0)
+        header = read_at(self.fd, HEADER.size, 0)
         is_same = header == self._copy[: HEADER.size] or (header and not any(header))
         if not is_same:
             self._copy = b""
-        if self._copy and os.pwrite(self.fd, self._copy, 0) != len(self._copy):
+        if self._copy and write_at(self.fd, self._copy, 0) != len(self._copy):
             raise OSError("the log was written in part")
 
     def pages(self, version: int) -> dict[int, int]:
@@ -176,12 +174,12 @@ class Log:
 
     def page(self, offset: int) -> bytes:
         """Return the page of the frame at *offset*."""
-        _, _, page_size, *_ = HEADER.unpack(os.pread(self.fd, HEADER.size, 0))
-        return os.pread(self.fd, page_size, offset + FRAME.size)
+        _, _, page_size, *_ = HEADER.unpack(read_at(self.fd, HEADER.size, 0))
+        return read_at(self.fd, page_size, offset + FRAME.size)
 
     def _frames(self) -> Iterator[tuple[int, int, int, int | None]]:
         """Yield each valid frame: page number, size after a commit, offset, user version if any."""
-        header = os.pread(self.fd, HEADER.size, 0)
+        header = read_at(self.fd, HEADER.size, 0)
         if len(header) < HEADER.size:
             return
         magic, _, page_size, _, *salts, first, second = HEADER.unpack(header)
@@ -190,7 +188,7 @@ class Log:
         if sums != (first, second):
             return
         offset, length = HEADER.size, FRAME.size + page_size
-        while len(frame := os.pread(self.fd, length, offset)) == length:
+        while len(frame := read_at(self.fd, length, offset)) == length:
             number, size, *marks, first, second = FRAME.unpack_from(frame)
             page = frame[FRAME.size :]
             sums = _checksum(order, page, _checksum(order, frame[:8], sums))
@@ -199,32 +197,6 @@ class Log:
             version = int.from_bytes(page[USER_VERSION], "big") if number == 1 else None
             yield number, size, offset, version
             offset += length
-
-
-def force(fd: int) -> None:
-    """Return when all writes to *fd* are on the disk, or raise OSError."""
-    if hasattr(os, "fdatasync"):
-        os.fdatasync(fd)
-    elif hasattr(fcntl, "F_FULLFSYNC"):
-        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # macOS: its fsync stops at the drive's own cache
-    else:
-        os.fsync(fd)
-
-
-def drop_cache(fd: int) -> None:
-    """Drop the written pages of a file from the system's cache."""
-    if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def deallocate(fd: int, start: int, length: int) -> None:
-    """Deallocate blocks of a file, where the system can; they read as zeros, as before."""
-    import ctypes
-
-    with suppress(AttributeError, OSError):
-        fallocate = ctypes.CDLL(None).fallocate
-        fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong]
-        fallocate(fd, PUNCH_HOLE, start, length)
 
 
 def _checksum(order: str, content: bytes, start: tuple[int, int]) -> tuple[int, int]:
@@ -249,7 +221,7 @@ class DataFile:
         status = os.stat(path)
         key = (status.st_dev, status.st_ino)
         if key not in _descriptors:
-            _descriptors[key] = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            _descriptors[key] = os.open(path, OPEN)
         self._fd = _descriptors[key]
 
     def drop_cache(self) -> None:
@@ -263,7 +235,7 @@ class DataFile:
         if not missing:
             return
         for number, page in missing.items():
-            os.pwrite(self._fd, page, (number - 1) * len(page))
+            write_at(self._fd, page, (number - 1) * len(page))
         force(self._fd)
         self.drop_cache()
         if self._missing(log, pages):
@@ -274,6 +246,6 @@ class DataFile:
         missing = {}
         for number, offset in pages.items():
             page = log.page(offset)
-            if os.pread(self._fd, len(page), (number - 1) * len(page)) != page:
+            if read_at(self._fd, len(page), (number - 1) * len(page)) != page:
                 missing[number] = page
         return missing

@@ -1,24 +1,27 @@
 """Notification across processes: one datagram socket per listener, in a folder by the database.
 
-After a commit, one byte goes to the socket of every listener of its topics: 0.4 ms from commit to
-wake-up, without polling. Nothing depends on it: a lost byte costs a slow poll.
+After a commit, one datagram goes to the socket of every listener of its topics: 0.4 ms from commit
+to wake-up, without polling. Nothing depends on it: a lost datagram costs a slow poll.
+
+A socket is a file of the folder where the system has such sockets and allows this one; otherwise
+it is a port of this machine, which a file names (``ports``). Senders know both.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
-import select
 import socket
 from collections.abc import Iterable
 from contextlib import suppress
 
-from fencepost.store.interface.store import Topic
+from fencepost.platform.files import inside
+from fencepost.platform.sockets import unix_datagrams
+from fencepost.store.interface.store import Listener, Topic
 from fencepost.store.sqlite.engine.files import Access
+from fencepost.store.sqlite.engine.listeners import DatagramListener, PollingListener
+from fencepost.store.sqlite.engine.ports import PortListener, PortSender
 
-DESCRIPTORS = "/proc/self/fd"
-"""Where it exists, a socket is addressed through its folder's descriptor: the kernel allows only
-108 bytes for a socket's path."""
+SUFFIX = ".sock"
 
 
 class Notifier:
@@ -29,44 +32,50 @@ class Notifier:
         self._access = access or Access()
         self._folder_fd = self._access.open_folder(folder)
         try:
-            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._socket = unix_datagrams()
         except OSError:
-            os.close(self._folder_fd)
+            self._close_folder()
             raise
-        self._socket.setblocking(False)
+        self._ports = PortSender(folder)
         self._changed_ns = -1
         self._listeners: dict[Topic, list[str]] = {}
 
     def address(self, name: str) -> str:
         """Return a short path to the socket called *name*."""
-        if os.path.isdir(DESCRIPTORS):
-            return f"{DESCRIPTORS}/{self._folder_fd}/{name}"
-        return os.path.join(self.folder, name)
+        return inside(self.folder, self._folder_fd, name)
 
-    def listen(self, topic: Topic, unique: str) -> SocketListener | PollingListener:
-        """Return a listener; one that only polls if the system refuses a socket."""
-        name = f"{topic.value}-{os.getpid()}-{unique[:8]}.sock"
-        try:
-            return SocketListener(self.address(name), os.path.join(self.folder, name), self._access)
-        except OSError:
-            return PollingListener()
+    def listen(self, topic: Topic, unique: str) -> Listener:
+        """Return a listener; one that only polls if the system refuses every socket."""
+        name = f"{topic.value}-{os.getpid()}-{unique[:8]}{SUFFIX}"
+        with suppress(OSError):
+            if (made := unix_datagrams()) is not None:
+                path = os.path.join(self.folder, name)
+                return SocketListener(made, self.address(name), path, self._access)
+        with suppress(OSError):
+            return PortListener(self.folder, topic, unique, self._access)
+        return PollingListener()
 
     def notify(self, topics: Iterable[Topic]) -> None:
-        """Send one byte to every listener of *topics*; never waits, never raises."""
+        """Send a datagram to every listener of *topics*; never waits, never raises."""
         for topic in topics:
-            for path in self._paths(topic):
-                self._send(path)
+            for name in self._names(topic):
+                if name.endswith(SUFFIX):
+                    self._send(self.address(name))
+                else:
+                    self._ports.send(name)
 
-    def _paths(self, topic: Topic) -> list[str]:
-        """Return the sockets of a topic, listed again when the folder has changed."""
+    def _names(self, topic: Topic) -> list[str]:
+        """Return the listeners of a topic, listed again when the folder has changed."""
         try:
-            changed_ns = os.stat(self._folder_fd).st_mtime_ns
-            if changed_ns != self._changed_ns:
+            is_open = self._folder_fd >= 0
+            changed_ns = os.stat(self._folder_fd if is_open else self.folder).st_mtime_ns
+            # Elsewhere, two changes of a folder can have the same time.
+            if changed_ns != self._changed_ns or not is_open:
                 # Not by the descriptor itself: threads would share its position in the folder.
                 names = os.listdir(self.address(""))
+                self._ports.keep(names)
                 self._listeners = {
-                    each: [self.address(n) for n in names if n.startswith(each.value)]
-                    for each in Topic
+                    each: [name for name in names if name.startswith(each.value)] for each in Topic
                 }
                 self._changed_ns = changed_ns
         except OSError:
@@ -74,6 +83,8 @@ class Notifier:
         return self._listeners.get(topic, [])
 
     def _send(self, path: str) -> None:
+        if self._socket is None:
+            return
         try:
             self._socket.sendto(b"!", path)
         except BlockingIOError:
@@ -86,63 +97,31 @@ class Notifier:
             return
 
     def close(self) -> None:
-        self._socket.close()
+        if self._socket is not None:
+            self._socket.close()
+        self._ports.close()
+        self._close_folder()
+
+    def _close_folder(self) -> None:
         fd, self._folder_fd = self._folder_fd, -1
         if fd >= 0:
             os.close(fd)
 
 
-class PollingListener:
-    """Is never woken: its caller polls."""
+class SocketListener(DatagramListener):
+    """Listens on a file that is a socket; only users who can open the file can wake it."""
 
-    def wait(self, timeout: float) -> bool:
-        select.select([], [], [], max(timeout, 0))
-        return False
-
-    async def wait_async(self, timeout: float) -> bool:
-        never = asyncio.get_running_loop().create_future()
-        await asyncio.wait([never], timeout=timeout)
-        return False
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-class SocketListener:
-    """Wakes when a byte arrives for its topic."""
-
-    def __init__(self, address: str, path: str, access: Access) -> None:
+    def __init__(self, made: socket.socket, address: str, path: str, access: Access) -> None:
+        super().__init__(made)
         self._path = path
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.setblocking(False)
         try:
-            self._socket.bind(address)
+            made.bind(address)
             access.give(address, access.file_mode)  # until then, its folder keeps others out
         except OSError:
-            self._socket.close()
+            made.close()
             raise
 
-    def wait(self, timeout: float) -> bool:
-        readable, _, _ = select.select([self._socket], [], [], max(timeout, 0))
-        self._drain()
-        return bool(readable)
-
-    async def wait_async(self, timeout: float) -> bool:
-        loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(timeout):
-                await loop.sock_recv(self._socket, 64)
-        except TimeoutError:
-            return False
-        self._drain()
-        return True
-
-    def _drain(self) -> None:
-        with suppress(BlockingIOError):
-            while True:
-                self._socket.recv(64)
-
     def close(self) -> None:
-        self._socket.close()
+        super().close()
         with suppress(OSError):
             os.unlink(self._path)

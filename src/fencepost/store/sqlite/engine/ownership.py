@@ -7,6 +7,8 @@ log it chooses the jobs, with a link it chooses the file. All of these are refus
 A file is judged by what was opened, after opening it, or, where SQLite opens it, by its name. That
 holds where a folder has the sticky bit, as ``/tmp`` has: there, nobody else can replace a file of
 ours. In a folder without it, others can replace a file at any time; ``fencepost doctor`` warns.
+
+Where files have no owners, on Windows, only links are refused: a file has the rights of its folder.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from contextlib import suppress
 
 from fencepost.core.display import shown
 from fencepost.errors import ForeignFileError
+from fencepost.platform.files import others, real_path, user
+from fencepost.platform.system import current
 
 ROOT = 0
 OTHERS_WRITE = 0o002
@@ -42,10 +46,12 @@ def check_owner(
             f"{path} has {status.st_nlink} hard links, so another file would be written to; "
             f"remove it (rm {shown(path)})"
         )
+    if not current().has_owners:
+        return
     if status.st_uid not in _trusted(database) and not _fits(path, status, group):
         raise ForeignFileError(
             f"{path} belongs to user {status.st_uid}, and this process runs as user "
-            f"{os.geteuid()}: its owner could stop the store or choose its jobs; {_remedy(path)}"
+            f"{user()}: its owner could stop the store or choose its jobs; {_remedy(path)}"
         )
 
 
@@ -57,7 +63,7 @@ def check_name(path: str, *, group: int | None, database: str | None) -> None:
 
 def is_shared(folder: str) -> bool:
     """Return whether users besides its owner can create files in *folder*."""
-    return bool(os.stat(folder).st_mode & SHARED_WRITE)
+    return bool(others(os.stat(folder).st_mode, SHARED_WRITE))
 
 
 def without_links(path: str) -> str:
@@ -66,6 +72,8 @@ def without_links(path: str) -> str:
     Raises ForeignFileError for a link that another user has put where everybody can create files.
     As ``realpath`` otherwise, which would read such a link though the system refuses to follow it.
     """
+    if (found := real_path(path)) is not None:
+        return found
     place, links = "/", 0
     rest = os.path.join(os.getcwd(), path).split("/")[::-1]
     while rest:
@@ -94,11 +102,11 @@ def _target(path: str) -> str | None:
         status = os.lstat(path)
         if not stat.S_ISLNK(status.st_mode):
             return None
-        is_open = os.stat(os.path.dirname(path)).st_mode & OTHERS_WRITE
+        is_open = others(os.stat(os.path.dirname(path)).st_mode, OTHERS_WRITE)
         target = os.readlink(path)
     except OSError:
         return None
-    if is_open and status.st_uid not in (os.geteuid(), ROOT):
+    if is_open and status.st_uid not in (user(), ROOT):
         raise ForeignFileError(
             f"{path} is a link that belongs to user {status.st_uid}, in a folder where everybody "
             f"can create files; {_remedy(path)}"
@@ -108,8 +116,8 @@ def _target(path: str) -> str | None:
 
 def _trusted(database: str | None) -> set[int]:
     """Return the users whose files this process uses."""
-    trusted = {os.geteuid(), ROOT}
-    if os.geteuid() == ROOT and database is not None and not is_shared(os.path.dirname(database)):
+    trusted = {user(), ROOT}
+    if user() == ROOT and database is not None and not is_shared(os.path.dirname(database)):
         with suppress(FileNotFoundError):
             trusted.add(os.lstat(database).st_uid)
     return trusted

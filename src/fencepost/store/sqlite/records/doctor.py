@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fencepost.core.bounds import LOG_PAGES_MAX
+from fencepost.platform.system import current
 from fencepost.store.interface.records.overview import Finding
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.sql.codec import RUNNING
@@ -90,6 +91,9 @@ def _disk(database: Database) -> list[Finding]:
 
 def _permissions(database: Database) -> list[Finding]:
     """Warn of every file that has wider permissions than it should."""
+    if not current().has_owners:
+        text = "who can open the files is up to the rights of their folder, which are not checked"
+        return [Finding("note", "permissions", text)]
     found = list(exposures(database.path, database.access.group))
     if found:
         return [Finding("warn", "permissions", text) for text in found]
