@@ -52,6 +52,11 @@ $(VENV)/.stamp-dev: requirements-dev.txt | $(VENV)/.stamp-runtime
 	@$(INSTALL) --require-hashes -r requirements-dev.txt
 	@touch $@
 
+$(VENV)/.stamp-docs: requirements-docs.txt | $(VENV)/.stamp-package
+	@echo "installing requirements-docs.txt"
+	@$(INSTALL) --require-hashes -r requirements-docs.txt
+	@touch $@
+
 # The build tools come from the locked files too, so nothing unpinned is fetched here.
 $(VENV)/.stamp-package: pyproject.toml src/fencepost/__init__.py | $(VENV)/.stamp-runtime
 	@$(INSTALL) --no-deps --no-build-isolation --editable .
@@ -134,6 +139,16 @@ browser: setup ## Put a Chromium into build/browser, for the tests of the dashbo
 screenshots: ui ## Take pictures of every page, light and dark, into docs/images
 	@$(PY) -m tests.dashboard.screenshots
 
+# --- the documentation as a site: its pages are in docs/, what builds it is in tools/site -----------
+
+.PHONY: docs
+docs: $(VENV)/.stamp-docs ## Build the documentation as a site with search, in build/site
+	@$(PY) -m tools.site build
+
+.PHONY: docs-serve
+docs-serve: docs ## Show it on http://127.0.0.1:8001
+	@$(PY) -m tools.site serve
+
 # --- the reliability lab --------------------------------------------------------------------------
 
 HOURS ?= 1
@@ -179,6 +194,7 @@ fuzz: setup ## Feed every parser, then the HTTP API, with wild input for SECONDS
 lock: setup ## Rewrite the locked requirements (ARGS="--upgrade" for newer versions)
 	$(COMPILE) $(ARGS) pyproject.toml requirements-build.in --output-file requirements.txt
 	$(COMPILE) $(ARGS) requirements-dev.in --output-file requirements-dev.txt
+	$(COMPILE) $(ARGS) requirements-docs.in --output-file requirements-docs.txt
 
 .PHONY: clean
 clean: ## Remove environments, caches and build results

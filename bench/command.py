@@ -23,6 +23,7 @@ from fencepost.clock import SystemClock
 from fencepost.core.bounds import BULK_MAX
 from fencepost.errors import ConfigurationError
 from fencepost.store.sqlite.engine.database import DURABILITIES
+from fencepost.store.url import names_postgres
 
 if TYPE_CHECKING:
     from bench.postgres.bench import ServerSizes
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 ROUNDS_MAX = 100
 
 NAMES = [name for group in suite.GROUPS for name in group.names]
-POSTGRES_SCHEMES = ("postgresql://", "postgres://")
 REDIS_SCHEMES = ("redis://", "rediss://", "unix://")
 
 FULL = Sizes(
@@ -258,7 +258,7 @@ def _check(ctx: click.Context, url: str | None, only: tuple[str, ...], *, is_htt
         raise click.UsageError(f"{unknown[0]!r} is not measured on {place}; {', '.join(known)} are")
     if url is None:
         return
-    if not url.startswith((*POSTGRES_SCHEMES, *REDIS_SCHEMES)):
+    if not (names_postgres(url) or url.startswith(REDIS_SCHEMES)):
         raise click.UsageError(
             "--store takes postgresql://… or redis://…; SQLite is measured without it"
         )

@@ -9,7 +9,16 @@ import pytest
 from conformance.harness import INSTANT, NOBODY, REACHABLE, TTL, Harness
 from fencepost.core.job.job import Ownership
 from fencepost.core.job.lifecycle import State
-from fencepost.store.interface.queue import Beat, Extended, LeaseLost, Settled
+from fencepost.core.job.outcome import RELEASED, Settlement
+from fencepost.core.job.policy import Policy, Priority
+from fencepost.store.interface.queue import (
+    AlreadySettled,
+    Beat,
+    Extended,
+    LeaseLost,
+    Settled,
+    WorkerLease,
+)
 
 __all__ = ["TestLeases"]
 
@@ -136,3 +145,45 @@ class TestLeases:
         assert h.get(job_id).lease is None
         [reply] = h.run(h.store.queue.heartbeat([Beat(job_id, "", TTL)]))
         assert reply == LeaseLost(job_id, state)
+
+    def test_what_a_worker_holds_is_found_by_its_name(self, h: Harness) -> None:
+        """C41: for the one that releases what a worker held that died; each by its own token."""
+        h.submit_many(2)
+        h.submit("report", queue="other", priority=Priority.HIGH)
+        own = h.claim(2, "w1").jobs
+        other = h.take("w2")
+        held = {job.id: WorkerLease(job.id, job.lease.token, "w1") for job in own}
+        assert {each.job_id: each for each in held_by(h, "w1")} == held
+        assert held_by(h, "w2") == [WorkerLease(other.id, other.lease.token, "w2")]
+        assert {each.worker for each in held_by(h, "w2", "w1")} == {"w1", "w2"}
+        assert held_by(h) == held_by(h, "w", "", "w1%") == []
+
+    def test_what_a_worker_held_is_released_uncounted_and_once(self, h: Harness) -> None:
+        """C41, C23: under a valid lease alone, like every other write."""
+        job_id = h.submit(policy=Policy(max_attempts=1))
+        claimed = h.take("w1")
+        [lease] = held_by(h, "w1")
+        settlement = Settlement(lease.job_id, lease.token, RELEASED)
+        [reply] = h.run(h.store.queue.settle([settlement]))
+        assert reply == Settled(job_id, "mail", State.SCHEDULED)
+        assert held_by(h, "w1") == []
+        assert (h.state(job_id), h.get(job_id).attempt) == (State.SCHEDULED, 0)
+        again = h.take("w2")
+        assert again.attempt == 1
+        assert h.succeed(claimed) == AlreadySettled(job_id, State.RUNNING)
+        assert h.succeed(again) == Settled(job_id, "mail", State.COMPLETED)
+        assert held_by(h, "w2") == []
+
+    def test_what_was_settled_or_recovered_is_not_held(self, h: Harness) -> None:
+        h.submit_many(3, policy=Policy(max_attempts=1))
+        ended, cancelled, lost = h.claim(3, "w1").jobs
+        h.succeed(ended)
+        h.cancel(cancelled.id)
+        assert held_by(h, "w1") == [WorkerLease(lost.id, lost.lease.token, "w1")]
+        h.advance(TTL)
+        h.run(h.store.upkeep.recover(10))
+        assert held_by(h, "w1") == []
+
+
+def held_by(h: Harness, *workers: str) -> list[WorkerLease]:
+    return h.run(h.store.queue.held(workers))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,15 @@ settings.register_profile("thorough", settings.get_profile("default"), max_examp
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default")
 )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def runtime_folder() -> Iterator[None]:
+    """Where workers note their starts: not beside those of other tests, or of real workers."""
+    with tempfile.TemporaryDirectory(prefix="fencepost-run-") as folder:
+        os.environ["FENCEPOST_RUNTIME_DIR"] = folder
+        yield
+        del os.environ["FENCEPOST_RUNTIME_DIR"]
 
 
 @pytest.fixture

@@ -100,7 +100,7 @@ def anchors(path: Path) -> set[str]:
     text = FENCED.sub("", path.read_text(encoding="utf-8"))
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {
-        re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings
+        re.sub(r"[^\w\- ]", "", heading.strip()).lower().replace(" ", "-") for heading in headings
     }
 
 

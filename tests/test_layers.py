@@ -19,7 +19,8 @@ FACADE = "fencepost"  # the package's own __init__: importing from it means impo
 EVERYWHERE = {"errors"}
 EVERYWHERE_BUT_CORE = EVERYWHERE | {"clock", "generators", "observe", "platform"}
 PIPELINE = {"app", "worker", "maintenance", "delivery"}
-VIEWS = {"http", "dashboard", "cli", "testing"}
+FRAMEWORKS = {"starlette", "fastapi", "flask", "django"}
+VIEWS = {"http", "dashboard", "cli", "testing", *FRAMEWORKS}
 STORED = EVERYWHERE_BUT_CORE | {"core", "store"}
 ALL = STORED | PIPELINE | VIEWS | {"actions", "handles", "webhooks", "wire", "client", FACADE}
 

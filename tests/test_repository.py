@@ -28,6 +28,7 @@ REGISTRIES = [
 MACHINE_PATH = re.compile(r"(?<![\w.~>)}-])/(?:home|root|opt|Users)/\w|\bfile:///(?!\.)\w")
 
 HEAVY = ["rich", "click", "sqlite3", "starlette", "uvicorn", "psycopg", "redis"]
+HEAVY += ["asyncpg", "fastapi", "flask", "pydantic", "sqlalchemy", "django"]
 
 
 def tracked_files() -> list[Path]:
@@ -111,7 +112,10 @@ def test_an_engine_has_a_class_of_a_name_once() -> None:
         assert {name for name in names if names.count(name) > 1} == set()
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])
+LOCKED = ["requirements.txt", "requirements-dev.txt", "requirements-docs.txt"]
+
+
+@pytest.mark.parametrize("name", LOCKED)
 def test_locked_requirements_are_pinned_hashed_and_name_no_source(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8").replace("\\\n", " ")
     for line in text.splitlines():

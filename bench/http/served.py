@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -41,9 +41,13 @@ class Served:
     def __init__(self, server: Child, caller: Child, token: str) -> None:
         self._server = server
         self._caller = caller
-        self._token = token
+        self.token = token
         self.serving = msgspec.json.decode(server.line(START_TIMEOUT), type=Serving)
         caller.wait_until_ready()
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.serving.port}"
 
     @property
     def means(self) -> str:
@@ -72,7 +76,7 @@ class Served:
         head = [
             f"{request.method} {request.path} HTTP/1.1",
             f"host: {HOST}:{self.serving.port}",
-            f"authorization: Bearer {self._token}",
+            f"authorization: Bearer {self.token}",
             "content-type: application/json",
             f"content-length: {len(request.body)}",
         ]
@@ -80,10 +84,10 @@ class Served:
 
 
 @contextmanager
-def serving(bench: Bench, store: str) -> Iterator[Served]:
+def serving(bench: Bench, store: str, roles: Sequence[str] = ROLES) -> Iterator[Served]:
     """Serve the API of *store*, to a caller with a token, as callers from elsewhere have one."""
     with BenchApp(store) as app:
-        token = app.app.tokens.create("bench", roles=ROLES).text
+        token = app.app.tokens.create("bench", roles=roles).text
     logs = (bench.folder / name for name in ("server.log", "caller.log"))
     with (
         Child(Serve(store), module=SERVER, log=next(logs), clock=bench.clock) as server,

@@ -278,6 +278,19 @@ def attempts_bounded(evidence: Evidence) -> Iterator[Violation]:
             expected = run.number + (run.outcome not in UNCOUNTED)
 
 
+def uncounted(evidence: Evidence) -> Iterator[Violation]:
+    """What a worker had started before it was killed is counted; only the rest is released."""
+    for record in evidence.records:
+        for run in record.runs:
+            lease = record.id, run.version
+            if run.outcome != "released" or run.ended is None or lease in evidence.interrupted:
+                continue  # a worker that is asked to stop interrupts handlers, and releases
+            killed_at = evidence.killed.get(evidence.pids.get(run.worker, 0))
+            if killed_at is not None and killed_at < run.ended and lease in evidence.started:
+                detail = f"lease {run.version} had started, and was released at {run.ended}"
+                yield Violation("uncounted", record.id, detail)
+
+
 def unexplained(evidence: Evidence) -> Iterator[Violation]:
     """Every attempt beyond the first follows from a fault, a failure or a release."""
     wide = evidence.wide(evidence.ttl + AFTERSHOCK)
@@ -358,6 +371,7 @@ RULES: tuple[Rule, ...] = (
     checkpoint_lost,
     legal,
     attempts_bounded,
+    uncounted,
     unexplained,
     ordered,
     too_early,

@@ -58,6 +58,7 @@ class Evidence:
     unavailable: int = 0
     started: dict[Lease, list[Started]] = field(default_factory=lambda: defaultdict(list))
     raised: set[Lease] = field(default_factory=set)
+    interrupted: set[Lease] = field(default_factory=set)
     kept: dict[str, list[Kept]] = field(default_factory=lambda: defaultdict(list))
     taken: set[Lease] = field(default_factory=set)
     held: dict[str, list[Started | Taken]] = field(default_factory=lambda: defaultdict(list))
@@ -91,6 +92,8 @@ class Evidence:
             case Ended(job=job, version=version, how=how):
                 if how == "raised":
                     self.raised.add((job, version))
+                elif how == "interrupted":
+                    self.interrupted.add((job, version))
             case Asked(keys=keys):
                 self.asked.update(keys)
             case Acknowledged(keys=keys, jobs=jobs):

@@ -22,6 +22,7 @@ from fencepost.store.interface.records.overview import QueueView, TypeView
 from fencepost.store.interface.upkeep import PruneRequest
 from fencepost.testing.clock import START
 from lab.model import paging
+from lab.model.choices import WORKERS
 from lab.model.paging import CALLS_MAX, Ask
 from lab.model.telling import told
 
@@ -79,6 +80,8 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     situations: list[Situation | None] = []
     dependencies: list[list[Dependency]] = []
     dependents: list[list[str]] = []
+    held: list[list[str]] = []
+    """Which jobs each worker has leases on. Tokens are compared where they are given."""
 
 
 def _look(ask: Ask, job_ids: Sequence[str], is_full: bool) -> Look:
@@ -105,6 +108,7 @@ def _look(ask: Ask, job_ids: Sequence[str], is_full: bool) -> Look:
         situations=[ask("situation", job_id) for job_id in job_ids],
         dependencies=ask("dependencies", job_ids, with_results=True),
         dependents=ask("dependents", job_ids),
+        held=[[lease.job_id for lease in ask("held", [worker])] for worker in WORKERS],
     )
 
 

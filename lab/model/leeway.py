@@ -60,6 +60,7 @@ def settled(call: Call, answer: Any) -> Any:
                 records=apart(answer.records),
                 jobs=apart(answer.jobs),
                 ended=apart(answer.ended),
+                held=[sorted(job_ids) for job_ids in answer.held],
             )
     return answer
 

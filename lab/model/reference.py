@@ -33,6 +33,7 @@ from fencepost.errors import (
     StateConflictError,
     UnknownDependencyError,
 )
+from fencepost.store.interface.queue import WorkerLease
 from fencepost.store.interface.reader import DeadLetterPage, JobPage
 from fencepost.store.interface.records.cluster import Term, WorkerInfo
 from fencepost.store.interface.records.overview import QueueView, TypeView
@@ -108,6 +109,13 @@ class Reference(Eventing, Crontab, Guarding, Endings):
 
     def dependents(self, job_ids: Sequence[str]) -> list[list[str]]:
         return [[kept.id for kept in self.world.children(job_id.lower())] for job_id in job_ids]
+
+    def held(self, workers: Sequence[str]) -> list[WorkerLease]:
+        return [
+            WorkerLease(kept.id, kept.token or "", kept.job.lease.worker)
+            for kept in self.world.jobs.values()
+            if kept.job.lease is not None and kept.job.lease.worker in workers
+        ]
 
     def locate(self, job_ids: Sequence[str]) -> list[str | None]:
         found = [self.world.get(job_id) for job_id in job_ids]

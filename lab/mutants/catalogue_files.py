@@ -53,7 +53,7 @@ MUTANTS = (
         "takes-any-database-url",
         "the SQLite file of a web framework is taken from the environment",
         "fencepost.store.url",
-        'return url if scheme in ("postgresql", "postgres") else None',
+        "return url if names_postgres(url) else None",
         "return url or None",
         "tests/app/test_submitting.py",
     ),

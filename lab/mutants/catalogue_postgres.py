@@ -138,6 +138,14 @@ LEASES = (
         "if operation.is_a():\n        yield",
         OPEN,
     ),
+    _python(
+        "job-before-sqlalchemy-begins",
+        "a job that is the first of a session over asyncpg stays when that is rolled back",
+        "joins.connections",
+        "        if not found.is_in_transaction():\n",
+        "        if False:\n",
+        "tests/store/postgres/test_asyncpg.py",
+    ),
     _sql(
         "completion-above-read-committed-leaves-no-note",
         "who came to wait after the snapshot in which a job is completed waits for ever",

@@ -148,7 +148,7 @@ MUTANTS = (
         "beats-for-what-it-has-lost",
         "a job is heartbeated although its lease was lost, or it was cancelled",
         "worker.run.heartbeater",
-        "        if self._inflight.drop(held.job.id, held.job.lease.token) is not None:\n",
+        "        if self._inflight.lose(held):\n",
         "        if held.attempt is None or held.attempt.state.cancel_reason is None:\n",
         "tests/worker/test_heartbeats_end.py",
     ),
@@ -239,8 +239,9 @@ MUTANTS = (
         "threads-are-always-late",
         "a worker whose threads are always late never starts a job",
         "worker.run.attempt",
-        "held\n        else:\n            executor.slots.reach.vain = 0\n",
-        "held\n        executor.slots.reach.vain = 0\n",
+        "held\n        else:\n            executor.slots.reach.vain = 0\n            if task.batch",
+        "held\n        executor.slots.reach.vain = 0\n        if task.isolation is not "
+        "Isolation.THREAD:\n            if task.batch",
         "tests/worker/test_lateness.py",
     ),
     _mutant(

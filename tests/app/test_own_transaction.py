@@ -12,18 +12,16 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-import django
 import django.db
 import psycopg
 import pytest
 import sqlalchemy as sa
-from django.conf import settings
-from django.db import connections, transaction
-from psycopg.conninfo import conninfo_to_dict
+from django.db import transaction
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from tests.documentation import DOCS, Block, blocks_of
+from tests.servers.django import configure, using_database
 from tests.worker.support import LONG, eventually_sync, working_in_thread
 
 from fencepost import (
@@ -87,24 +85,9 @@ async def async_engine(app: App) -> AsyncIterator[AsyncEngine]:
 
 @pytest.fixture
 def django_connection(app: App) -> Iterator[Any]:
-    if not settings.configured:
-        settings.configure(
-            USE_TZ=True,
-            DATABASES={"default": {"ENGINE": "django.db.backends.postgresql"}},
-            LOGGING_CONFIG=None,
-        )
-        django.setup()
-    parts = conninfo_to_dict(app.url)
-    wrapper = connections["default"]
-    wrapper.settings_dict |= {
-        "NAME": parts["dbname"],
-        "USER": parts.get("user", ""),
-        "PASSWORD": parts.get("password", ""),
-        "HOST": parts.get("host", ""),
-        "PORT": parts.get("port", ""),
-    }
-    yield django.db.connection
-    wrapper.close()
+    configure()
+    with using_database(app.url):
+        yield django.db.connection
 
 
 def orders(app: App) -> list[int]:
@@ -282,7 +265,7 @@ def test_django(app: App, ship: TaskHandle[[int], int], django_connection: Any) 
         place(3)
         place(1)
     with transaction.atomic():
-        ship.using(conn=connections["default"], tags={"a": "b"}).submit_many([4, 5])
+        ship.using(conn=django.db.connections["default"], tags={"a": "b"}).submit_many([4, 5])
     assert orders(app) == [1]
     assert shipped(app) == [1, 4, 5]
 
@@ -329,10 +312,15 @@ def test_django_on_another_database_is_refused(
 # The documentation.
 
 
-PAGE = DOCS / "transactions.md"
+BLOCKS = [
+    pytest.param(block, id=f"{name} line {block.line}")
+    for name in ("transactions.md", "fastapi.md")
+    for block in blocks_of(DOCS / name)
+    if not block.is_run
+]
 
 
-@pytest.mark.parametrize("block", blocks_of(PAGE), ids=lambda block: f"line {block.line}")
+@pytest.mark.parametrize("block", BLOCKS)
 def test_a_block_of_the_documentation_works(
     block: Block, postgres_url: str, tmp_path: Path
 ) -> None:

@@ -263,8 +263,10 @@ def test_the_url_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     [
         ("postgres://host/shop", True),
         ("POSTGRESQL://host/shop", True),
-        # Refused when it is opened, rather than passed over for a file: it is meant to be a server.
         ("postgresql+psycopg://host/shop", True),
+        ("postgresql+asyncpg://host/shop", True),
+        # Refused when it is opened, rather than passed over for a file: it is meant to be a server.
+        ("postgresql+psycopg2://host/shop", True),
         ("sqlite:///db.sqlite3", False),
         ("sqlite:////var/lib/shop/db.sqlite3", False),
         ("mysql://host/shop", False),

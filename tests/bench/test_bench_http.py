@@ -13,18 +13,24 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from bench.browser import find_browser
 from bench.command import QUICK, bench
 from bench.http import NAMES, kept, suite
 from bench.http.caller import Line, Volley, fire
+from bench.http.dashboard import Ids, addresses
 from bench.http.paging import searches
 from bench.progress import StatusLine
 from bench.sqlite_bench import SqliteBench
 from fencepost import App, State
 from fencepost.clock import SystemClock
+from fencepost.dashboard.files import read_build
 
 TINY = ["--http", "--quick", "--jobs", "16", "--repeat", "1"]
 PAGES = {f"http-page.{each.name}" for each in searches(datetime.now(UTC), 1)}
-ROWS = {"http-submit", "http-submit.cpu", "http-batch", *PAGES}
+DASHBOARD = {f"http-dashboard.{name}" for name in addresses(Ids("a", "b"))}
+DRAWN = {f"http-dashboard-drawn.{name}" for name in addresses(Ids("a", "b"))}
+ROWS = {"http-submit", "http-submit.cpu", "http-batch", *PAGES, *DASHBOARD}
+ALL_BUT_DRAWN = [f"--only={name}" for name in NAMES if name != "http-dashboard-drawn"]
 
 
 def run(folder: Path, *arguments: str) -> Result:
@@ -46,11 +52,21 @@ def check(done: Result, folder: Path) -> None:
 
 
 def test_a_run_on_sqlite_reports_every_figure(tmp_path: Path) -> None:
-    check(run(tmp_path, "--backlog", "100", "--json"), tmp_path)
+    check(run(tmp_path, "--backlog", "100", "--json", *ALL_BUT_DRAWN), tmp_path)
 
 
 def test_a_run_on_postgresql_reports_every_figure(tmp_path: Path, postgres_url: str) -> None:
-    check(run(tmp_path, "--backlog", "100", "--json", "--store", postgres_url), tmp_path)
+    arguments = ["--backlog", "100", "--json", "--store", postgres_url]
+    check(run(tmp_path, *arguments, *ALL_BUT_DRAWN), tmp_path)
+
+
+def test_a_run_draws_every_page_of_the_dashboard(tmp_path: Path) -> None:
+    if read_build() is None or find_browser() is None:
+        pytest.skip("there is no Chromium, or nothing to show in it: `make ui browser`")
+    arguments = ["--backlog", "100", "--json", "--only", "http-dashboard-drawn"]
+    report = json.loads(run(tmp_path, *arguments).stdout)
+    assert report["failed"] == []
+    assert {figure["name"] for figure in report["figures"]} == DRAWN
 
 
 def test_the_table_says_by_what_was_served(tmp_path: Path) -> None:
@@ -77,7 +93,7 @@ def test_what_does_not_go_together_is_refused(arguments: list[str], complaint: s
 def test_the_names_are_each_measured_by_one_module() -> None:
     measured = [name for group in suite.GROUPS for name in group.names]
     assert measured == list(NAMES)
-    assert {name.partition(".")[0] for name in ROWS} == set(NAMES)
+    assert {name.partition(".")[0] for name in ROWS | DRAWN} == set(NAMES)
 
 
 # What is kept.

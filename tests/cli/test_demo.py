@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import tempfile
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -128,15 +129,17 @@ def test_a_demo_that_keeps_running_serves_its_dashboard(command: Command, tempor
         line = child.stdout.readline()
         assert line, "the demo ended"
         found = re.match(r"In a browser: (http://127\.0\.0\.1:\d+)/$", line)
-    assert "<!doctype html>" in httpx.get(f"{found[1]}/").text.lower()
-    jobs = httpx.get(f"{found[1]}/v1/jobs?limit=1").json()["jobs"]
-    assert len(jobs) == 1
+    url = found[1]
+    assert "<!doctype html>" in httpx.get(f"{url}/").text.lower()
+    threading.Thread(target=child.stdout.read, daemon=True).start()  # or the pipe fills up
+    wait_until(lambda: httpx.get(f"{url}/v1/jobs?limit=1").json()["jobs"] != [], "the first job")
+    # It submits flows when the scenario is over.
+    wait_until(lambda: httpx.get(f"{url}/v1/flows").json()["flows"] != [], "a flow")
     child.send_signal(signal.SIGINT)
-    child.communicate(timeout=30)
-    assert child.returncode == 0
+    assert child.wait(30) == 0
     assert list(temporary.iterdir()) == []
     with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{found[1]}/health/live")
+        httpx.get(f"{url}/health/live")
 
 
 def test_the_workers_of_a_killed_demo_end_too(command: Command, tmp_path: Path) -> None:

@@ -269,9 +269,11 @@ def test_the_source_is_kept_paused_and_marked(
 
 def test_a_worker_of_the_new_store_runs_what_was_moved(command: Command, postgres_url: str) -> None:
     ids = [command.submit("add", f'{{"a": {n}, "b": 1}}') for n in range(20)]
-    command.ok("move", command.url, postgres_url, "--migrate")
-    command.ok("worker", "--burst", "--url", postgres_url)
-    with App(postgres_url) as app:
+    target = postgres_url.replace(":", "+psycopg:", 1)
+    command.ok("move", command.url, target, "--migrate")
+    command.ok("jobs", "ls", "--url", target)
+    command.ok("worker", "--burst", "--url", postgres_url.replace(":", "+asyncpg:", 1))
+    with App(postgres_url.replace("postgresql:", "postgres:", 1)) as app:
         assert [app.jobs.get(job_id).state for job_id in ids] == [State.COMPLETED] * 20
     with App(command.url) as app:
         assert app.jobs.count(state=State.SCHEDULED) == 20
@@ -612,6 +614,7 @@ def test_two_names_of_one_database_are_noticed(command: Command, postgres_url: s
         ("memory://", "sqlite:///new.db", 2, "one process"),
         ("sqlite:///jobs.db", "memory://", 2, "one process"),
         ("sqlite:///jobs.db", "sqlite:///./jobs.db", 2, "the same store"),
+        ("postgresql+asyncpg://h/d", "postgres://h/d", 2, "the same store"),
         ("sqlite:///none.db", "sqlite:///new.db", 1, "/none.db; submit a job first"),
         ("sqlite:///jobs.db", "nonsense", 1, "is not a store URL"),
     ],

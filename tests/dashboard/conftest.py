@@ -50,6 +50,12 @@ class Visit:
             self.page.get_by_text(expect).filter(visible=True).first.wait_for()
         return self.page
 
+    def await_request(self, path: str) -> None:
+        """Return when the page has asked for *path* of the API."""
+        url = f"{self.url}/v1/{path}"
+        if url not in self.requests:
+            self.page.wait_for_event("request", lambda request: request.url == url)
+
     def check(self) -> None:
         """Raise unless all that was seen was in order."""
         assert self.complaints == []

@@ -160,14 +160,26 @@ async def test_what_cannot_be_read_is_counted_and_does_not_match(tmp_path: Any) 
         greet.submit("Ada")
         api = caller(locked, asgi(locked), "all", None)
         (job,) = (await api.get("/v1/jobs?where=payload.name=Ada"))["jobs"]
+        assert job["preview"] == '{"name":"Ada"}'
         await api.client.aclose()
     with App(url) as app:
         api = caller(app, asgi(app), "other", None)
         for where in ("payload.name=Ada", "payload.name!=Ada"):
             page = await api.get("/v1/jobs", params={"where": where})
             assert (page["jobs"], page["looked"], page["unreadable"]) == ([], 1, 1)
-        assert (await api.get("/v1/jobs?where=result=null"))["jobs"][0]["id"] == job["id"]
+        (found,) = (await api.get("/v1/jobs?where=result=null"))["jobs"]
+        assert (found["id"], found.get("preview")) == (job["id"], None)
         await api.client.aclose()
+
+
+async def test_a_found_job_shows_how_its_payload_begins(api: Caller) -> None:
+    long = await api.submit("fail", {"message": "ä" * 200})
+    short = await api.submit("add", {"a": 1})
+    raw = {"type": "other", "payload_base64": "AP8="}
+    binary = (await api.post("/v1/jobs", raw, status=201))["id"]
+    previews = {job["id"]: job.get("preview") for job in (await api.get("/v1/jobs"))["jobs"]}
+    assert previews == {long: '{"message":"' + "ä" * 108, short: '{"a":1}', binary: None}
+    assert "preview" not in await api.get(f"/v1/jobs/{short}")
 
 
 CONDITIONS: list[dict[str, Any]] = [

@@ -256,6 +256,11 @@ def too_many_attempts(found: Evidence) -> None:
     replace(found, record(2, *runs, max_attempts=1))
 
 
+def released_though_it_had_started(found: Evidence) -> None:
+    runs = (run_of(1, 11.0, 12.5, "released"), run_of(2, 13.2, 13.5, number=1))
+    replace(found, record(2, *runs))
+
+
 def lost_without_a_reason(found: Evidence) -> None:
     replace(found, record(2, expired(1, 14.0, 16.0), run_of(2, 16.1, 16.2)))
 
@@ -384,6 +389,7 @@ BREAKS: list[tuple[str, Callable[[Evidence], None]]] = [
     ("legal", a_state_out_of_nowhere),
     ("attempts_bounded", an_attempt_not_counted),
     ("attempts_bounded", too_many_attempts),
+    ("uncounted", released_though_it_had_started),
     ("unexplained", lost_without_a_reason),
     ("unexplained", failed_without_an_error),
     ("ordered", out_of_line),

@@ -534,3 +534,15 @@ def test_an_engine_takes_an_id_that_was_chosen_before(rig: Rig) -> None:
     for store in (rig.open(None), MemoryStore(clock=rig.clock)):
         id_ = rig.clock.new_id()
         assert id_bytes(submit(store, id=id_)) == id_
+
+
+def test_an_id_that_is_given_is_kept() -> None:
+    """Who names an id before the job is stored, reads it by that id afterwards."""
+    store = encrypted(MemoryStore(clock=FakeClock()), OLD_ONLY, REFUSE)
+    (given_id,) = store.new_ids([NewJob(type="t")])
+    job = NewJob(type="t", payload=SECRET, id=given_id)
+    (reply,) = store.run(store.queue.enqueue([job]))
+    assert id_bytes(reply.job_id) == given_id
+    (read,) = store.run(store.reader.get([reply.job_id]))
+    assert read is not None
+    assert read.payload_body == SECRET

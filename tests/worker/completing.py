@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import psycopg
 
 from fencepost import Context
@@ -32,6 +33,15 @@ async def complete_async(ctx: Context, url: str) -> str:
     async with await psycopg.AsyncConnection.connect(url) as conn:
         await conn.execute(NOTE, (ctx.job_id, ctx.attempt))
         await ctx.aio.complete_in(conn, "from within")
+    return "not this"
+
+
+async def complete_over_asyncpg(ctx: Context, url: str) -> str:
+    conn = await asyncpg.connect(url)
+    async with conn.transaction():
+        await conn.execute("insert into ledger values ($1, $2)", ctx.job_id, ctx.attempt)
+        await ctx.aio.complete_in(conn, "from within")
+    await conn.close()
     return "not this"
 
 

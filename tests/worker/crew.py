@@ -23,7 +23,7 @@ SESSIONS = """
 select distinct state from pg_stat_activity
 where application_name = %s and datname = current_database()
 """
-TASKS = ("stay", "stay_on_first", "work", "isolated")
+TASKS = ("stay", "stay_on_first", "work", "isolated", "kill")
 
 
 @dataclass

@@ -16,6 +16,7 @@ from fencepost.worker.run.inflight import InFlight
 from fencepost.worker.run.settler import Settler
 from fencepost.worker.run.slots import WorkerSlots
 from fencepost.worker.shutdown import Shutdown
+from fencepost.worker.starts import NoRecord
 from fencepost.worker.worker import Worker
 
 LONG = 30.0
@@ -56,6 +57,7 @@ def executor_of(app: App, slots: WorkerSlots, inflight: InFlight) -> HandlerExec
         app.worker()._settings,
         slots=slots,
         settler=Settler(app.store, inflight, app.session.counters, slots),
+        starts=NoRecord(),
         shutdown=Shutdown("w", is_replaceable=False),
         shared=None,
         owns_loop=False,

@@ -493,12 +493,12 @@ async def test_none_comes_late_because_the_first_of_its_batch_has_time(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C42. The first has, if its dependencies were loaded, or after a claim that was in vain."""
-    monkeypatch.setattr("fencepost.worker.run.inflight.START_WITHIN", 10.0)
-    monkeypatch.setattr("fencepost.worker.run.batch.BATCH_MARGIN", 9.9)
-    monkeypatch.setattr("fencepost.core.values.batch.BATCH_WAIT_MAX", 2.0)
+    monkeypatch.setattr("fencepost.worker.run.inflight.START_WITHIN", 5.0)
+    monkeypatch.setattr("fencepost.worker.run.batch.BATCH_MARGIN", 4.9)
+    monkeypatch.setattr("fencepost.core.values.batch.BATCH_WAIT_MAX", 8.0)
     sizes: list[int] = []
 
-    @app.task(batch=3, batch_wait=2)
+    @app.task(batch=3, batch_wait=8)
     async def note(jobs: list[BatchJob[Line]]) -> None:
         sizes.append(len(jobs))
 

@@ -84,10 +84,19 @@ EACH_KIND = pytest.mark.parametrize(
     [
         (completing.complete, None),
         (completing.complete_async, None),
+        (completing.complete_over_asyncpg, None),
         (completing.complete, "process"),
         (completing.complete_async, "process"),
+        (completing.complete_over_asyncpg, "process"),
     ],
-    ids=["def", "async", "def in a process", "async in a process"],
+    ids=[
+        "def",
+        "async",
+        "asyncpg",
+        "def in a process",
+        "async in a process",
+        "asyncpg in a process",
+    ],
 )
 
 

@@ -8,13 +8,14 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.servers.fixtures import postgres_sources
 from tests.worker.crew import LEASE_TTL, Crew, is_running
 from tests.worker.support import LONG, eventually_sync
 
-from fencepost import JobHandle, Retry, State
+from fencepost import JobHandle, Priority, Retry, State
 from fencepost.core.job.job import AttemptOutcome, Category
 
 
@@ -28,7 +29,7 @@ def crew(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Crew]:
     crew.close()
 
 
-def outcomes(job: JobHandle[object]) -> list[tuple[int, AttemptOutcome]]:
+def outcomes(job: JobHandle[Any]) -> list[tuple[int, AttemptOutcome]]:
     return [(attempt.number, attempt.outcome) for attempt in job.attempts()]
 
 
@@ -73,6 +74,26 @@ def test_jobs_that_a_killed_worker_had_not_started_stand_as_if_it_had_never_been
     assert dead == _started(crew) & ids
     waiting = [job.refresh() for job in jobs if job.id not in dead]
     assert {(job.state, job.attempt) for job in waiting} == {(State.SCHEDULED, 0)}
+
+
+def test_what_was_claimed_with_a_job_that_kills_its_worker_is_not_counted(crew: Crew) -> None:
+    """C8, C41: they had a lease each, and had not started; the next worker releases them."""
+    once = Retry.none()
+    kill = crew.tasks["kill"].using(retry=once, priority=Priority.CRITICAL).submit()
+    crew.gate.touch()
+    stay = crew.tasks["stay_on_first"].using(retry=once, lease_ttl=2 * LONG)
+    beside = [stay.submit(gate=str(crew.gate)) for _ in range(3)]
+    victim = crew.start()
+    assert victim.wait(LONG) == -signal.SIGKILL
+    assert _started(crew) == {kill.id}
+    assert crew.app.jobs.count(state="running") == 4, "all four slots were filled by one claim"
+    crew.start_worker()
+    for job in beside:
+        job.result(LONG)
+        assert outcomes(job)[-1] == (1, AttemptOutcome.SUCCEEDED)
+        assert AttemptOutcome.FAILED not in {outcome for _, outcome in outcomes(job)}
+    eventually_sync(lambda: kill.refresh().state is State.DEAD_LETTER, "the end of the lease")
+    assert kill.refresh().attempt == 1
 
 
 def _started(crew: Crew) -> set[str]:

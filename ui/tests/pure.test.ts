@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Attempt, DeadLetter, Group, JobSummary, QueueView, WorkerInfo } from "../src/api/types";
-import { attention } from "../src/pure/attention";
+import { attention, titleOf } from "../src/pure/attention";
 import { isCounted, isLooked, isOldestFirst, jobsQuery, readFilter, readText, selecting, selectionBody, timeOf, withCondition, writeFilter } from "../src/pure/filter";
 import { criticalPath, graphOf, GROUPED_FROM, states } from "../src/pure/graph";
 import { flowRows, stateCounts } from "../src/pure/flows";
@@ -191,6 +191,11 @@ describe("what needs somebody", () => {
     expect(attention([queue({ name: "media" })], [worker], NOW)[0]).toMatchObject({ code: "no_worker", level: "now", count: 2 });
     expect(attention([], [{ ...worker, seen_at: at(-60) }], NOW)[0]).toMatchObject({ code: "worker_silent" });
     expect(attention([queue({ is_paused: true })], [], NOW).map((item) => item.code)).toEqual(["paused"]);
+  });
+  it("has a title that says something, also of a group, whose name is a number", () => {
+    const item = { code: "dead_letters_rising", level: "now" as const, since: null, count: 5, target: { kind: "group" as const, name: "71d1ffe9809b4780" }, text: "" };
+    expect(titleOf(item)).toBe("Dead letters rise: 5 within an hour");
+    expect(attention([queue({ name: "media" })], [worker], NOW).map(titleOf)).toEqual(["Queue media has no worker"]);
   });
 });
 

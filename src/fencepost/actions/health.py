@@ -30,13 +30,17 @@ class Readiness:
         self._request: asyncio.Task[str | None] | None = None
 
     async def check(self, *, is_stopping: bool = False) -> Verdict:
-        """Return whether requests can be served: not while stopping, nor without the store."""
+        """Return whether requests can be served: not while stopping, nor without the store.
+
+        What else runs in this process, such as a worker beside the server, has to be ready, too.
+        """
         if is_stopping:
             return verdict(STOPPING)
         now = self._session.clock.monotonic()
         if self._checked_at is None or now - self._checked_at >= READY_INTERVAL:
             await self._refresh()
-        return verdict(self._reason)
+        others = [why for check in self._session.health_checks for why in check().reasons]
+        return verdict(self._reason, *others)
 
     async def _refresh(self) -> None:
         loop = asyncio.get_running_loop()

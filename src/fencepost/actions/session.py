@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import InitVar, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -43,6 +44,7 @@ from fencepost.store.wrappers.observed import observed
 if TYPE_CHECKING:
     from fencepost.actions.group_commit import Submitter
     from fencepost.core.cron import Cron
+    from fencepost.observe.health import Verdict
     from fencepost.observe.tracing import Tracing
     from fencepost.store.interface.records.cluster import WorkerInfo
     from fencepost.store.wrappers.gauges import Gauges
@@ -108,6 +110,13 @@ class Session:
     plain: Plain = REFUSE
     policy: Policy = DEFAULT_POLICY
     """For jobs whose type this app does not register."""
+    locate: Callable[[], str] | None = None
+    """Returns where the store is whenever it is opened, for an app that does not know it before."""
+    transaction: Callable[[], Any] | None = None
+    """Returns the connection whose open transaction a blocking submission joins unless it names
+    one; None if none is open. Integrations with frameworks set it."""
+    preload: tuple[str, ...] = ()
+    """Modules that a child process imports before those of its handlers."""
 
     def __post_init__(self, given: Store | None) -> None:
         self.tracing: Tracing | None = None
@@ -116,7 +125,10 @@ class Session:
         self.tasks: dict[str, Task] = {}
         self.hooks = Hooks()
         self.crons: dict[str, Cron] = {}
+        self.health_checks: list[Callable[[], Verdict]] = []
+        """What else has to be ready before this process is."""
         self._mutex = threading.Lock()
+        self._is_given = given is not None
         self._store = None if given is None else self._around(given)
         self._pid = os.getpid()
         self._is_closed = False
@@ -152,6 +164,8 @@ class Session:
             if self._is_closed:
                 raise ConfigurationError("this app has been closed")
             if self._store is None or self._pid != os.getpid():
+                if self.locate is not None:
+                    self.url = self.locate()
                 store = open_store(
                     self.url,
                     clock=self.clock,
@@ -169,7 +183,16 @@ class Session:
             if self._store is not None and self._pid == os.getpid():
                 self._store.close()
             self._store = self._submitter = None
+            self._is_given = False
             self.url = url
+
+    def disconnect(self) -> None:
+        """Close the store until it is used again; one that lives in this process stays open."""
+        with self._mutex:
+            is_kept = self._is_given or self.url.startswith("memory:")
+            if self._store is not None and self._pid == os.getpid() and not is_kept:
+                self._store.close()
+                self._store = self._submitter = None
 
     def close(self) -> None:
         with self._mutex:
@@ -189,6 +212,7 @@ class Session:
     def submit(self, job: NewJob, conn: Any = None) -> StoredJob:
         """Store one job, and return when it is durable, or part of *conn*'s transaction."""
         (job,) = self.hooks.submitting([job])
+        conn = self.joined(conn)
         if conn is not None:
             return accepted(self.store.run_in(conn, lambda store: store.queue.enqueue([job]))[0])
         return accepted(self.store.run(self.in_time(self.store.queue.enqueue([job])))[0])
@@ -196,6 +220,7 @@ class Session:
     def submit_all(self, jobs: list[NewJob], conn: Any = None) -> Script[list[StoredJob]]:
         """Store all of *jobs* or none, in one transaction, or in *conn*'s."""
         jobs = self.hooks.submitting(jobs)
+        conn = self.joined(conn)
         if conn is None:
             step: Any = self.in_time(self.store.queue.enqueue(jobs, atomic=True))
         else:
@@ -220,6 +245,10 @@ class Session:
 
             self._submitter = Submitter(store, self.timeouts.submission)
         return accepted(await self._submitter.submit(job))
+
+    def joined(self, conn: Any = None) -> Any:
+        """Return the connection whose transaction a submission joins: *conn*, or an open one."""
+        return self.transaction() if conn is None and self.transaction is not None else conn
 
     def in_time(self, operation: Operation[T]) -> Operation[T]:
         """Give up on a server that is silent for longer than a submission may take.

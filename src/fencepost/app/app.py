@@ -210,6 +210,7 @@ class App(Root[Job, CronView]):
         """
         from fencepost.worker import Worker
 
+        self._check_runnable()
         if self.session.webhooks is not None:
             load_sender()  # or the first delivery would wait for it
         return Worker(
@@ -228,7 +229,11 @@ class App(Root[Job, CronView]):
             max_jobs=max_jobs,
             max_rss=max_rss,
             version=version or os.environ.get(VERSION_VARIABLE) or None,
+            preload=self.session.preload,
         )
+
+    def _check_runnable(self) -> None:
+        """Raise ConfigurationError if handlers could not run; those of a framework need its app."""
 
     @property
     def full_retention(self) -> Retention:

@@ -23,9 +23,12 @@ DEFAULT_MODULE = "app"
 def find_app(name: str | None, settings: Settings) -> App:
     """Return the app called *name*, or the only one in ``app.py``; raise ConfigurationError.
 
-    A --url that was typed overrides the URL of the app.
+    Within a framework's command, without a name, it is the framework's. A --url that was typed
+    overrides the URL of the app.
     """
-    app = _load(name)
+    app = settings.app
+    if name is not None or app is None:
+        app = _load(name or settings.project)
     if settings.is_url_given:
         point(app, settings.url)
     else:

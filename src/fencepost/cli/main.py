@@ -54,7 +54,7 @@ COMMANDS = {
 """By name: the module of ``fencepost.cli`` that defines the command, and its line of help."""
 
 
-class Fencepost(click.Group):
+class CommandGroup(click.Group):
     """Imports a command when it is typed, and shows errors as one line, never a traceback."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -107,7 +107,7 @@ class Fencepost(click.Group):
 
 
 @click.group(
-    cls=Fencepost,
+    cls=CommandGroup,
     context_settings={
         "auto_envvar_prefix": "FENCEPOST",
         "help_option_names": ["-h", "--help"],

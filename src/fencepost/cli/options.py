@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import shlex
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -56,16 +57,23 @@ class Settings:
     is_app_typed: bool = False
     """True when --app was typed, and not taken from the environment."""
     app: App | None = None
-    """The app whose store the command uses, if one is named."""
+    """The app whose store the command uses, if one is named, or if a framework has it."""
     log_level: str | None = None
     log_format: str | None = None
     debug: bool = False
     as_json: bool = False
+    program: tuple[str, ...] = ("fencepost",)
+    """How this command is typed, for the commands that it recommends."""
+    child_program: tuple[str, ...] = (sys.executable, "-m", "fencepost")
+    """How it starts itself again, for child processes."""
+    project: str | None = None
+    """The app that is meant where none is named, of a framework's own command."""
 
     def say(self, *words: str) -> str:
         """Return a command to run next on the same store, without a password."""
-        start = ["fencepost"]
-        if self.url != url_from_environment():
+        start = [*self.program]
+        is_implied = self.project is not None and not self.is_url_given
+        if not is_implied and self.url != url_from_environment():
             start += ["--url", shown_url(self.url)]
         return shlex.join([*start, *words])
 
@@ -84,10 +92,16 @@ class Settings:
                 words.append(word)
         return self.say(*words, *more)
 
+    def has_app(self, name: str | None) -> bool:
+        """Return whether there is an app: *name*, that of a project, or one in this folder."""
+        is_framework = self.project is not None or self.app is not None
+        return name is not None or is_framework or has_default_app()
+
     def use_store_of_app(self) -> None:
         """Use the store and keys of the app that --app names, or FENCEPOST_APP without a URL."""
         is_url_set = self.is_url_given or self.url != DEFAULT_URL
-        if self.app_name is not None and (self.is_app_typed or not is_url_set):
+        is_project = self.project is not None and not self.is_url_given
+        if is_project or (self.app_name is not None and (self.is_app_typed or not is_url_set)):
             self.app = find_app(self.app_name, self)
 
     @contextmanager

@@ -111,7 +111,7 @@ class RemoteJobs(ServerActions):
         order = "oldest" if is_oldest_first else None
         asked = (*_query(query), *query_of(order=order, after=after, limit=limit))
         page = yield from self._session.read(get(JOBS, query=asked), WireJobPage)
-        return Page(page.jobs, page.next, page.looked, page.unreadable)
+        return Page(list(page.jobs), page.next, page.looked, page.unreadable)
 
     def count(self, query: JobQuery, at_most: int | None = None) -> Script[BoundedCount]:
         """Count jobs; the server stops at 10,000 where it keeps no counters."""

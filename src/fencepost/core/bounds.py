@@ -85,6 +85,8 @@ WORKER_TIMEOUT_GRACE: Final = 10.0
 handler, which takes at most INTERRUPT_GRACE, and records that."""
 POLL_INTERVAL: Final = 1.0
 """The longest wait of an idle worker, should every notification be lost."""
+ORPHANS_INTERVAL: Final = 1.0
+"""Seconds between two looks for workers of this machine that have died."""
 STORE_RETRY_DELAY_MAX: Final = 5.0
 WORKER_SILENCE: Final = 60.0
 """A worker that has not announced itself for this long is not listed."""
@@ -234,6 +236,10 @@ UNREADABLE_SHOWN: Final = 200
 # Interrupting handlers, and the intervals of services.
 INTERRUPT_GRACE: Final = 5.0
 """How long an interrupted handler may clean up before its slot is given up."""
+EMBEDDED_PAUSE_MIN: Final = 1.0
+"""Seconds before a worker beside a server is started again after a failure, doubled each time."""
+EMBEDDED_PAUSE_MAX: Final = 30.0
+"""The longest such pause; a worker that has run for longer begins with the shortest again."""
 THROW_AGAIN: Final = 0.01
 """The pause before the next try to raise in a thread that cannot be interrupted just now."""
 THREADS_FAREWELL: Final = 1.0

@@ -137,12 +137,12 @@ class TaskDeclarer:
 
     def __init__(self, session: Session, retry: Retry, event: str | None = None) -> None:
         self.session = session
-        self._retry = retry
+        self.retry = retry
         self._event = event
 
     def for_event(self, pattern: str) -> TaskDeclarer:
         """Return the declarer of an event's handlers."""
-        return TaskDeclarer(self.session, self._retry, pattern)
+        return TaskDeclarer(self.session, self.retry, pattern)
 
     @overload
     def __call__(
@@ -219,7 +219,7 @@ class TaskDeclarer:
         Durations are seconds, a timedelta, or text such as ``"90s"`` or ``"10m"``.
         """
         _refuse_unknown(limits)
-        retry = self._retry if retry is None else retry
+        retry = self.retry if retry is None else retry
         size, wait = check_batch(batch, batch_wait)
         make = partial(
             Task,
@@ -236,6 +236,10 @@ class TaskDeclarer:
         )
         decorate = partial(self._declare, make, name, isolation, concurrency_key)
         return decorate if function is None else decorate(function)
+
+    def handler(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what is called for *function*; an integration with a framework may wrap it."""
+        return function
 
     def _policy(
         self,
@@ -267,6 +271,7 @@ class TaskDeclarer:
     ) -> TaskHandle[..., Any]:
         """Make *function* a task, register it, and return its handle."""
         check_function(function)
+        function = self.handler(function)
         is_batch = make.keywords["batch"] is not None
         if is_batch:
             signature: Signature = BatchSignature(function, Context, BatchJob)

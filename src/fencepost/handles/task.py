@@ -133,6 +133,10 @@ class _AppTask(TaskReference):
         if self._options.conn is not None:
             raise ConfigurationError(why)
 
+    def _refuse_waiting(self) -> None:
+        if self._session.joined(self._options.conn) is not None:
+            raise ConfigurationError(WAITING)
+
 
 class TaskHandle(_AppTask, TaskControl, Generic[P, R]):
     """A task of an app; ``aio`` has the same methods, awaited."""
@@ -188,7 +192,7 @@ class TaskHandle(_AppTask, TaskControl, Generic[P, R]):
 
     def wait(self, *args: Any, timeout: Duration | None = None, **kwargs: Any) -> R:
         """Submit a job and return its result."""
-        self._refuse_conn(WAITING)
+        self._refuse_waiting()
         job = cast("TaskHandle[..., R]", self).submit(*args, **kwargs)
         return job.result(timeout)
 
@@ -200,7 +204,7 @@ class TaskHandle(_AppTask, TaskControl, Generic[P, R]):
         self, key: str, *args: Any, timeout: Duration | None = None, **kwargs: Any
     ) -> R:
         """Submit unless a job with this key is live, and return the result."""
-        self._refuse_conn(WAITING)
+        self._refuse_waiting()
         job = cast("TaskHandle[..., R]", self).submit_idempotent(key, *args, **kwargs)
         return job.result(timeout)
 
@@ -227,7 +231,7 @@ class AsyncTaskHandle(_AppTask, AsyncTaskControl, Generic[P, R]):
 
     async def wait(self, *args: Any, timeout: Duration | None = None, **kwargs: Any) -> R:
         """Submit a job and return its result."""
-        self._refuse_conn(WAITING)
+        self._refuse_waiting()
         job = await cast("AsyncTaskHandle[..., R]", self).submit(*args, **kwargs)
         return await job.result(timeout)
 
@@ -242,7 +246,7 @@ class AsyncTaskHandle(_AppTask, AsyncTaskControl, Generic[P, R]):
         self, key: str, *args: Any, timeout: Duration | None = None, **kwargs: Any
     ) -> R:
         """Submit unless a job with this key is live, and return the result."""
-        self._refuse_conn(WAITING)
+        self._refuse_waiting()
         job = await cast("AsyncTaskHandle[..., R]", self).submit_idempotent(key, *args, **kwargs)
         return await job.result(timeout)
 

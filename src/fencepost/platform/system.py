@@ -9,9 +9,13 @@ import os
 import sys
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 FORCED = "FENCEPOST_TEST_PLATFORM"
 """For tests alone: use what the system of this name has, as far as this one can."""
+
+
+BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,3 +73,10 @@ def current() -> System:
     if name.startswith("linux"):
         return LINUX
     return WINDOWS if name == "win32" else MACOS
+
+
+def boot() -> str:
+    """Name the time from one start of the machine to the next; raises OSError if nobody knows."""
+    if not current().has_proc:
+        raise OSError("this system has no name for the time since it was started")
+    return BOOT.read_text().strip()

@@ -12,7 +12,7 @@ from fencepost.core.display import shown, shown_url
 from fencepost.core.encryption import REFUSE, KeyRing, Plain
 from fencepost.errors import ConfigurationError
 from fencepost.store.interface.store import Store
-from fencepost.store.url import split_url
+from fencepost.store.url import POSTGRES, split_url
 
 KNOWN = (
     "memory://, sqlite:///relative/path.db, sqlite:////absolute/path.db, "
@@ -83,7 +83,7 @@ def _open(url: str, clock: Clock, patience: float) -> Store:
                 patience=patience,
                 group=options.get("group"),
             )
-        case "postgresql" | "postgres":
+        case scheme if scheme.partition("+")[0] in POSTGRES:
             with _driver_of("PostgreSQL", "postgres"):
                 from fencepost.store.postgres.store import PostgresStore
             return PostgresStore(url, clock=clock, patience=patience)

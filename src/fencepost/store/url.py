@@ -14,6 +14,10 @@ URL_VARIABLE = "FENCEPOST_URL"
 SHARED_VARIABLE = "DATABASE_URL"
 """The variable that an application sets for its own data. In PostgreSQL our tables stand beside
 them in a separate schema; a SQLite file that it names belongs to the application."""
+POSTGRES = ("postgresql", "postgres")
+POSTGRES_DRIVERS = ("", "psycopg", "asyncpg")
+"""What may stand behind a + in the scheme. It names a driver of the application's: the store is
+the same with each, and its own connections are psycopg's."""
 
 
 def url_from_environment() -> str:
@@ -24,12 +28,21 @@ def url_from_environment() -> str:
 def shared_url() -> str | None:
     """Return DATABASE_URL if it names a PostgreSQL server.
 
-    Also one with a driver in its scheme, as in ``postgresql+psycopg``: opening it explains how to
-    write it, while ignoring it would silently store jobs in a file.
+    Also with a driver that is refused, such as psycopg2: opening it says so, while ignoring it
+    would silently store jobs in a file.
     """
     url = os.environ.get(SHARED_VARIABLE, "")
-    scheme = url.partition(":")[0].partition("+")[0].lower()
-    return url if scheme in ("postgresql", "postgres") else None
+    return url if names_postgres(url) else None
+
+
+def names_postgres(url: str) -> bool:
+    """Return whether *url* has the scheme of a PostgreSQL server, with whatever driver."""
+    return url.partition(":")[0].partition("+")[0].lower() in POSTGRES
+
+
+def plain_url(url: str) -> str:
+    """Return *url* in the one way to write the scheme of a PostgreSQL server."""
+    return f"postgresql:{url.partition(':')[2]}" if names_postgres(url) else url
 
 
 _HOSTS = re.compile(r"[^/?#]*")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -87,6 +87,8 @@ class CallEnd(msgspec.Struct, frozen=True):
 
 Call = Callable[[], Any]
 """Calls a handler; returns its value or an awaitable."""
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+"""Runs a coroutine to its end."""
 Turns = Generator[Call, CallEnd, T]
 """A script whose steps are calls of handlers: it is sent how each ended."""
 
@@ -104,19 +106,19 @@ class Drain:
         left that could fall due. With *raises*, the first exception of a handler is raised here,
         once its attempt is settled. More than *limit* attempts are an AssertionError.
         """
-        return drive(_turns(app, advance, raises, limit))
+        return drive(turns_of(app, advance, raises, limit))
 
     async def aio(
         self, app: App, *, advance: Advance = None, raises: bool = False, limit: int = LIMIT
     ) -> list[Ran]:
         """Do the same on the running event loop; a ``def`` handler runs in this thread as well."""
-        return await drive_async(_turns(app, advance, raises, limit))
+        return await drive_async(turns_of(app, advance, raises, limit))
 
 
 drain = Drain()
 
 
-def _turns(app: App, advance: Advance, raises: bool, limit: int) -> Turns[list[Ran]]:
+def turns_of(app: App, advance: Advance, raises: bool, limit: int) -> Turns[list[Ran]]:
     """Run jobs inside the app's lifespan, if it has one."""
     lifespan = app.session.hooks.lifespan
     if lifespan is None:
@@ -326,11 +328,14 @@ def _outcome(ended: CallEnd, rule: ExceptionRule | None) -> Outcome:
     return classify(error, rule)
 
 
-def drive(turns: Turns[T]) -> T:
-    """Make every call in this thread; coroutines share one event loop, made on first use."""
+def drive(turns: Turns[T], run: Run | None = None) -> T:
+    """Make every call in this thread; *run* runs coroutines.
+
+    By default they share one event loop, made on first use.
+    """
     runner = asyncio.Runner()
     try:
-        return generators.drive(turns, lambda call: _make(call, runner))
+        return generators.drive(turns, lambda call: _make(call, run or runner.run))
     finally:
         runner.close()
 
@@ -340,7 +345,7 @@ async def drive_async(turns: Turns[T]) -> T:
     return await generators.drive_async(turns, _make_async)
 
 
-def _make(call: Call, runner: asyncio.Runner) -> CallEnd:
+def _make(call: Call, run: Run) -> CallEnd:
     try:
         value = call()
         if inspect.isawaitable(value):
@@ -348,7 +353,7 @@ def _make(call: Call, runner: asyncio.Runner) -> CallEnd:
                 if inspect.iscoroutine(value):
                     value.close()  # else Python warns that it was never awaited
                 raise UnrunnableError(IN_A_LOOP)
-            value = runner.run(_awaited(value))
+            value = run(_awaited(value))
         return CallEnd(value)
     except UnrunnableError:
         raise

@@ -58,6 +58,8 @@ HTTP_SWEEP_INTERVAL: Final = 0.5
 HTTP_FAREWELL: Final = 1.0
 """How long a stopping server waits for the request on a new connection, and for a client to read
 the last answer."""
+PREVIEW_MAX: Final = 120
+"""Characters of a payload that a list of jobs shows."""
 
 # The client of the HTTP API. Times are in seconds.
 CLIENT_TIMEOUT_DEFAULT: Final = 30.0

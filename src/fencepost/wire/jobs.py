@@ -12,12 +12,12 @@ from fencepost.core.bounds import PAGE_DEFAULT
 from fencepost.core.encryption import readable
 from fencepost.core.flows.dependencies import Mode
 from fencepost.core.flows.listing import FlowKind, FlowSummary
-from fencepost.core.job.job import Failure, Job, Ownership, Progress
+from fencepost.core.job.job import Encoding, Failure, Job, Ownership, Progress
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy, Priority
 from fencepost.core.values.payload import NULL
 from fencepost.wire.bodies import Base64, Json, body_in, shown_as, shown_fields
-from fencepost.wire.bounds import HTTP_BATCH_MAX
+from fencepost.wire.bounds import HTTP_BATCH_MAX, PREVIEW_MAX
 from fencepost.wire.terms import (
     AnyDependencyIds,
     AttemptCount,
@@ -206,6 +206,14 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self).decode()
 
 
+class ListedJob(JobSummary, frozen=True, kw_only=True):
+    """A job as a search finds it."""
+
+    preview: str | UnsetType = UNSET
+    """The beginning of the payload as JSON, 120 characters at most. Absent if the payload is not
+    JSON, is encrypted or is hidden from this token."""
+
+
 class ExistingJob(JobSummary, frozen=True, kw_only=True):
     """The job that holds the key, returned in place of a new one."""
 
@@ -259,7 +267,7 @@ class JobView(JobSummary, frozen=True, kw_only=True):
 class WireJobPage(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs, in the order asked for, and where the next page begins."""
 
-    jobs: list[JobSummary]
+    jobs: list[ListedJob]
     next: str | None
     """Give it as ``after`` to go on; null when there are no more."""
     looked: int | None = None
@@ -343,6 +351,20 @@ _WITHHELD: dict[str, Any] = {**dict.fromkeys(_PRIVATE), "withheld": True}
 def summary_of(job: Job, *, is_full: bool) -> JobSummary:
     """Return a job as lists show it; unless *is_full*, without content of users."""
     return shown_as(JobSummary, readable(job), **({} if is_full else _WITHHELD))
+
+
+def listed_of(job: Job, *, is_full: bool) -> ListedJob:
+    """Return a job as a search finds it; unless *is_full*, without content of users."""
+    others: dict[str, Any] = _WITHHELD
+    if is_full:
+        is_json = job.payload_body.encoding is Encoding.JSON
+        others = {"preview": _preview(job.payload_body.data)} if is_json else {}
+    return shown_as(ListedJob, readable(job), **others)
+
+
+def _preview(json: bytes) -> str:
+    # No character has more than four bytes; the last may be cut in two.
+    return json[: 4 * PREVIEW_MAX].decode(errors="ignore")[:PREVIEW_MAX]
 
 
 def existing_of(job: Job, differs: tuple[str, ...] | None, *, is_full: bool) -> ExistingJob:

@@ -111,13 +111,15 @@ class Children:
         keys: KeyRing | None = None,
         *,
         max_rss: int | None = None,
+        preload: tuple[str, ...] = (),
     ) -> None:
         self._max_rss = max_rss
+        self._preload = preload
         self._url = url
         self._keys = keys
         self._counters = counters
         self._context = multiprocessing.get_context("spawn")
-        self._modules: tuple[str, ...] = ()
+        self._modules = preload
         """Where the handlers are, for a child to import them as it starts."""
         self._idle: deque[Child] = deque()
         self._busy: dict[str, Child] = {}
@@ -125,7 +127,8 @@ class Children:
     async def warm_up(self, tasks: Iterable[Task]) -> None:
         """Start the first child before its first job, which would wait for Python to start."""
         isolated = [task for task in tasks if task.isolation is Isolation.PROCESS]
-        self._modules = tuple(sorted({task.function.__module__ for task in isolated}))
+        modules = {task.function.__module__ for task in isolated}
+        self._modules = (*self._preload, *sorted(modules))
         if isolated:
             with suppress(Exception):  # then the first job says what is wrong
                 self._idle.append(self._ready_child())

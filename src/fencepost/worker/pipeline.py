@@ -8,6 +8,7 @@ calls back. ``heartbeater`` extends the leases of all jobs in flight, in a separ
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import Callable, Coroutine
@@ -17,13 +18,15 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from fencepost.clock import Clock, SystemClock
-from fencepost.core.bounds import ANNOUNCE_INTERVAL, FAREWELL, LAG_INTERVAL
+from fencepost.core.bounds import ANNOUNCE_INTERVAL, FAREWELL, LAG_INTERVAL, UNSETTLED_MAX
 from fencepost.errors import StoreError
 from fencepost.maintenance import Maintenance
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
+from fencepost.observe.log import log
 from fencepost.store.interface.records.cluster import WorkerInfo
 from fencepost.store.interface.store import Store
+from fencepost.worker.orphans import Orphans
 from fencepost.worker.retirement import Retirement
 from fencepost.worker.run.context import CancelReason
 from fencepost.worker.run.executor import HandlerExecutor
@@ -34,6 +37,7 @@ from fencepost.worker.run.settler import Settler
 from fencepost.worker.run.slots import WorkerSlots
 from fencepost.worker.settings import WorkerSettings
 from fencepost.worker.shutdown import Shutdown
+from fencepost.worker.starts import NoRecord, StartRecord, runtime_folder
 from fencepost.worker.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -66,7 +70,7 @@ class Pipeline:
         self._is_over = False
         self._started_at = store.clock.now()
         self._lag = LoopLag()
-        self.inflight = InFlight()
+        self.inflight = InFlight(settings.concurrency + UNSETTLED_MAX)
         self.slots = WorkerSlots(settings.concurrency, self.inflight, until_idle=until_idle)
         self.retirement = Retirement(
             self.slots,
@@ -76,10 +80,15 @@ class Pipeline:
             max_rss=settings.max_rss,
         )
         self.settler = Settler(store, self.inflight, counters, self.slots)
+        # A test's loop may run faster than time, and has nothing that could block it.
+        is_real = isinstance(store.clock, SystemClock)
+        self.orphans: Orphans | None = None
+        self.starts = self._record_starts() if is_real else NoRecord()
         self.executor = HandlerExecutor(
             settings,
             slots=self.slots,
             settler=self.settler,
+            starts=self.starts,
             shutdown=shutdown,
             shared=shared,
             owns_loop=owns_loop,
@@ -94,19 +103,42 @@ class Pipeline:
             slots=self.slots,
             settler=self.settler,
             heartbeater=self.heartbeater,
+            orphans=self.orphans,
             may_block=owns_loop,
         )
         self.maintenance = Maintenance(
             store, worker=settings.worker, retention=settings.retention, counters=counters
         )
-        # A test's loop may run faster than time, and has nothing that could block it.
-        is_real = isinstance(store.clock, SystemClock)
         self._watchdog = Watchdog(self._loop) if is_real else None
         self.ticker: Ticker | None = None
         if settings.crons:
             from fencepost.maintenance import Ticker
 
             self.ticker = Ticker(store, settings.crons, counters, settings.tracing)
+
+    def _record_starts(self) -> StartRecord | NoRecord:
+        """Record which handlers have started, and look for workers that have died over jobs.
+
+        Not under a name that was given: another worker may have had it, or have it, so what is held
+        under it may be running. And not where all jobs die with the process.
+        """
+        settings = self._settings
+        if settings.is_named or self.store.url.startswith("memory:"):
+            return NoRecord()
+        try:
+            folder = runtime_folder()
+            record = StartRecord(
+                folder,
+                settings.worker,
+                slots=settings.concurrency,
+                lease_ttl=settings.lease_ttl,
+                live=self.inflight.started,
+            )
+        except OSError as error:
+            log(names.STARTS_UNRECORDED, level=logging.WARNING, error=str(error))
+            return NoRecord()
+        self.orphans = Orphans(self.store, folder)
+        return record
 
     def _claimer(self) -> Claimer:
         settings = self._settings
@@ -135,6 +167,8 @@ class Pipeline:
             ("lag", measure_lag(self.store.clock, settings.counters, self._lag)),
             ("memory", self.retirement.watch()),
         ]
+        if self.orphans is not None:
+            services.append(("orphans", self.orphans.watch()))
         if self.ticker is not None:
             services.append(("crons", self.ticker.start()))
         return services
@@ -147,6 +181,8 @@ class Pipeline:
             self._watchdog.stop()
         self._is_over = True
         await self.executor.close()
+        # What is still held could not be settled: this process has died over it, as it were.
+        self.starts.close(is_empty=not self.inflight.held)
 
     def _lost(self, held: InFlightJob, reason: CancelReason) -> None:
         """Report a lost job to the loop, from the heartbeater's thread."""

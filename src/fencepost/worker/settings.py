@@ -22,6 +22,8 @@ class WorkerSettings:
     """The same for each of its runs."""
 
     worker: str
+    is_named: bool
+    """Whether the worker's id was given, so that another may have had it."""
     store: Store
     tasks: Mapping[str, Task]
     crons: Mapping[str, Cron]
@@ -36,3 +38,5 @@ class WorkerSettings:
     max_jobs: int | None
     max_rss: int | None
     version: str | None = None
+    preload: tuple[str, ...] = ()
+    """What child processes import first."""

@@ -74,6 +74,7 @@ class Worker:
         max_jobs: int | None = None,
         max_rss: int | str | None = None,
         version: str | None = None,
+        preload: tuple[str, ...] = (),
         id: str | None = None,
     ) -> None:
         check_count(concurrency, "concurrency", 1, CONCURRENCY_MAX)
@@ -82,6 +83,7 @@ class Worker:
         self.id = id or f"{socket.gethostname()}-{os.getpid()}-{store.clock.new_id().hex()[:8]}"
         self._settings = WorkerSettings(
             worker=self.id,
+            is_named=id is not None,
             store=store,
             tasks=tasks,
             crons=crons or {},
@@ -96,6 +98,7 @@ class Worker:
             max_jobs=check_max_jobs(max_jobs),
             max_rss=parse_max_rss(max_rss),
             version=None if version is None else check_version(version),
+            preload=preload,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop_requests = 0

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from random import Random
 from typing import Any
 
+import asyncpg
 import psycopg
 import pytest
 import sqlalchemy as sa
@@ -62,15 +63,17 @@ def engine(postgres_url: str) -> Iterator[sa.Engine]:
     engine.dispose()
 
 
-@pytest.fixture
-async def async_engine(postgres_url: str) -> AsyncIterator[AsyncEngine]:
-    engine = create_async_engine(sqlalchemy_url(postgres_url))
+@pytest.fixture(params=["psycopg", "asyncpg"])
+async def async_engine(
+    request: pytest.FixtureRequest, postgres_url: str
+) -> AsyncIterator[AsyncEngine]:
+    engine = create_async_engine(sqlalchemy_url(postgres_url, request.param))
     yield engine
     await engine.dispose()
 
 
-def sqlalchemy_url(url: str) -> str:
-    return url.replace("postgresql://", "postgresql+psycopg://", 1)
+def sqlalchemy_url(url: str, driver: str = "psycopg") -> str:
+    return url.replace("postgresql://", f"postgresql+{driver}://", 1)
 
 
 def counts(store: Store) -> list[int]:
@@ -345,8 +348,15 @@ async def test_the_wrong_colour_is_named(
             with pytest.raises(ConfigurationError, match=r"is not async: .*without \.aio"):
                 await async_connection_of(given)
     other = await psycopg.AsyncConnection.connect(postgres_url)
-    async with other, async_engine.connect() as asynchronous, AsyncSession(async_engine) as session:
-        for given in (other, asynchronous, session):
+    pool = asyncpg.create_pool(postgres_url, min_size=1, max_size=1)
+    async with (
+        other,
+        pool,
+        pool.acquire() as lent,
+        async_engine.connect() as asynchronous,
+        AsyncSession(async_engine) as session,
+    ):
+        for given in (other, lent, asynchronous, session):
             with pytest.raises(ConfigurationError, match=r"is async: .*under \.aio"):
                 connection_of(given)
         with pytest.raises(ConfigurationError, match=r"async engine: .*AsyncConnection"):

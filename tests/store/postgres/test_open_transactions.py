@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 from psycopg import IsolationLevel
+from tests.servers.fixtures import FreshPostgres, postgres_sources
 from tests.store.postgres.blocking import (
     DONE,
     REFUSED,
@@ -21,6 +22,7 @@ from tests.store.postgres.blocking import (
     settlement,
     waiting,
 )
+from tests.store.postgres.bridge import CONFLICTS, Caller, calling, join
 from tests.worker.support import LONG
 
 from fencepost.core.flows.dependencies import Dependencies, Mode
@@ -50,8 +52,14 @@ BYTES = Succeeded(Body(b"\0", Encoding.BINARY))
 
 
 @pytest.fixture
-def conn(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
-    with open_transaction(postgres_url) as connection:
+def postgres_url(fresh_postgres: FreshPostgres) -> str:
+    """With the schema of the test before: there are many tests here."""
+    return fresh_postgres(postgres_sources()[0])
+
+
+@pytest.fixture(params=["psycopg", "asyncpg"])
+def conn(request: pytest.FixtureRequest, postgres_url: str) -> Iterator[Caller]:
+    with calling(request.param, postgres_url) as connection:
         yield connection
 
 
@@ -61,8 +69,8 @@ def submit(store: PostgresStore, *jobs: NewJob) -> list[str]:
     return [reply.job_id for reply in replies]
 
 
-def submit_in(store: PostgresStore, conn: psycopg.Connection[Any], *jobs: NewJob) -> list[str]:
-    return [reply.job_id for reply in store.run_in(conn, lambda view: view.queue.enqueue(jobs))]
+def submit_in(store: PostgresStore, conn: Caller, *jobs: NewJob) -> list[str]:
+    return [reply.job_id for reply in join(store, conn, lambda view: view.queue.enqueue(jobs))]
 
 
 def claim(store: PostgresStore, limit: int = 10, **fields: Any) -> Claim:
@@ -75,12 +83,12 @@ def settle(store: PostgresStore, job: ClaimedJob, outcome: Outcome = DONE) -> No
 
 
 def complete_in(
-    store: PostgresStore, conn: psycopg.Connection[Any], job: ClaimedJob, outcome: Outcome = DONE
+    store: PostgresStore, conn: Caller, job: ClaimedJob, outcome: Outcome = DONE
 ) -> None:
     def complete(view: Store) -> Operation[Any]:
         return view.queue.settle([settlement(job, outcome)])
 
-    (reply,) = store.run_in(conn, complete, must_be_open=True)
+    (reply,) = join(store, conn, complete, must_be_open=True)
     assert isinstance(reply, Settled)
 
 
@@ -96,7 +104,7 @@ def state(store: PostgresStore, job_id: str) -> State:
 @pytest.mark.parametrize("outcome", [DONE, REFUSED], ids=["done", "failed"])
 @pytest.mark.parametrize("is_late", [False, True], ids=["while open", "after the commit"])
 def test_a_job_that_waits_for_a_running_one_holds_up_nobody(
-    store: PostgresStore, conn: psycopg.Connection[Any], outcome: Outcome, is_late: bool
+    store: PostgresStore, conn: Caller, outcome: Outcome, is_late: bool
 ) -> None:
     """INV-21: neither the claim of that job nor its own end; and it is not forgotten."""
     submit(store, NewJob(type="parent"), NewJob(type="sibling"))
@@ -120,9 +128,7 @@ def test_a_job_that_waits_for_a_running_one_holds_up_nobody(
         assert state(store, child) is State.FAILED
 
 
-def test_what_is_let_go_after_the_commit_is_told_of(
-    store: PostgresStore, conn: psycopg.Connection[Any]
-) -> None:
+def test_what_is_let_go_after_the_commit_is_told_of(store: PostgresStore, conn: Caller) -> None:
     submit(store, NewJob(type="parent"))
     (parent,) = claim(store).jobs
     (child,) = submit_in(store, conn, NewJob(type="child", after=Dependencies((parent.id,))))
@@ -133,7 +139,7 @@ def test_what_is_let_go_after_the_commit_is_told_of(
 
 
 def test_a_transaction_that_is_rolled_back_leaves_no_note(
-    store: PostgresStore, conn: psycopg.Connection[Any]
+    store: PostgresStore, conn: Caller
 ) -> None:
     submit(store, NewJob(type="parent"))
     (parent,) = claim(store).jobs
@@ -145,7 +151,7 @@ def test_a_transaction_that_is_rolled_back_leaves_no_note(
 
 
 def test_one_that_inherits_a_priority_makes_no_lane_that_others_wait_for(
-    store: PostgresStore, conn: psycopg.Connection[Any]
+    store: PostgresStore, conn: Caller
 ) -> None:
     """INV-17, S1-37."""
     (parent,) = submit(store, NewJob(type="parent", priority=Priority.CRITICAL))
@@ -155,7 +161,7 @@ def test_one_that_inherits_a_priority_makes_no_lane_that_others_wait_for(
 
 
 def test_the_parent_may_end_in_another_open_transaction(
-    store: PostgresStore, conn: psycopg.Connection[Any], postgres_url: str
+    store: PostgresStore, conn: Caller, postgres_url: str
 ) -> None:
     """INV-21: whichever of the two is committed first."""
     for is_child_first in (True, False):
@@ -176,7 +182,7 @@ def test_the_parent_may_end_in_another_open_transaction(
 
 @pytest.mark.parametrize("mode", Mode)
 def test_one_whose_dependency_is_pruned_before_the_commit_waits_for_the_others(
-    store: PostgresStore, conn: psycopg.Connection[Any], mode: Mode
+    store: PostgresStore, conn: Caller, mode: Mode
 ) -> None:
     """INV-21: only what has ended can have been pruned; no note goes round for ever."""
     submit(store, NewJob(type="first"), NewJob(type="second"))
@@ -198,14 +204,14 @@ def test_one_whose_dependency_is_pruned_before_the_commit_waits_for_the_others(
 
 @pytest.mark.parametrize("level", [IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE])
 def test_one_of_several_is_completed_by_the_second_transaction_above_read_committed(
-    store: PostgresStore, conn: psycopg.Connection[Any], level: IsolationLevel
+    store: PostgresStore, conn: Caller, level: IsolationLevel
 ) -> None:
     """The first has looked before the job was put into a lease of its own."""
     submit(store, NewJob(type="mail"), NewJob(type="mail"))
     job, _ = claim(store).jobs
     conn.isolation_level = level
     conn.execute("select 1 from fencepost.submissions").fetchall()
-    with pytest.raises(psycopg.errors.SerializationFailure):
+    with pytest.raises(CONFLICTS):
         complete_in(store, conn, job)
     conn.rollback()
     conn.execute("select 1 from fencepost.submissions").fetchall()
@@ -228,7 +234,7 @@ KINDS = {
 @pytest.mark.parametrize("level", IsolationLevel)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_first_job_of_its_type_joins_a_transaction_of_any_isolation_level(
-    store: PostgresStore, conn: psycopg.Connection[Any], level: IsolationLevel, kind: str
+    store: PostgresStore, conn: Caller, level: IsolationLevel, kind: str
 ) -> None:
     """Its lane and its policy are numbered apart: an old snapshot shows neither."""
     (first,) = submit(store, NewJob(type="old"))
@@ -247,7 +253,7 @@ def test_the_first_job_of_its_type_joins_a_transaction_of_any_isolation_level(
 
 
 def test_the_first_job_of_its_type_cannot_be_waited_for_in_an_old_snapshot(
-    store: PostgresStore, conn: psycopg.Connection[Any]
+    store: PostgresStore, conn: Caller
 ) -> None:
     """It is refused, not forgotten; and the transaction goes on."""
     conn.isolation_level = IsolationLevel.REPEATABLE_READ
@@ -263,7 +269,7 @@ def test_the_first_job_of_its_type_cannot_be_waited_for_in_an_old_snapshot(
 
 
 def test_a_transaction_above_read_committed_fails_if_numbers_were_lost(
-    store: PostgresStore, conn: psycopg.Connection[Any], postgres_url: str
+    store: PostgresStore, conn: Caller, postgres_url: str
 ) -> None:
     """The job would be lost with its lane; the next transaction finds another."""
     conn.isolation_level = IsolationLevel.REPEATABLE_READ
@@ -285,7 +291,7 @@ def test_a_transaction_above_read_committed_fails_if_numbers_were_lost(
 
 
 def test_a_job_that_is_being_completed_holds_up_none_of_its_claim(
-    store: PostgresStore, conn: psycopg.Connection[Any], postgres_url: str
+    store: PostgresStore, conn: Caller, postgres_url: str
 ) -> None:
     """S0-40: they are extended, settled and completed the same way meanwhile."""
     submit(store, *[NewJob(type="mail")] * 5)
@@ -306,7 +312,7 @@ def test_a_job_that_is_being_completed_holds_up_none_of_its_claim(
 
 
 def test_of_a_key_whose_job_is_being_completed_others_start(
-    store: PostgresStore, conn: psycopg.Connection[Any]
+    store: PostgresStore, conn: Caller
 ) -> None:
     """INV-22: its slot is taken until the commit, the others are not."""
     policy = Policy(max_running_per_key=2)
@@ -323,7 +329,7 @@ def test_of_a_key_whose_job_is_being_completed_others_start(
 @pytest.mark.parametrize("result", [DONE, BYTES], ids=["plain", "bytes"])
 @pytest.mark.parametrize("mode", Mode)
 def test_who_waits_for_several_is_let_go_though_one_is_being_completed(
-    store: PostgresStore, conn: psycopg.Connection[Any], mode: Mode, result: Outcome
+    store: PostgresStore, conn: Caller, mode: Mode, result: Outcome
 ) -> None:
     """INV-21: the others end meanwhile, and the last one to be seen lets go."""
     submit(store, *[NewJob(type="parent")] * 3)
@@ -343,7 +349,7 @@ def test_who_waits_for_several_is_let_go_though_one_is_being_completed(
 @pytest.mark.parametrize("outcome", [DONE, BYTES, REFUSED], ids=["plain", "bytes", "failed"])
 def test_who_came_to_wait_after_the_snapshot_is_not_forgotten(
     store: PostgresStore,
-    conn: psycopg.Connection[Any],
+    conn: Caller,
     level: IsolationLevel,
     outcome: Outcome,
 ) -> None:
@@ -363,7 +369,7 @@ def test_who_came_to_wait_after_the_snapshot_is_not_forgotten(
 
 
 def test_who_waits_beside_a_lease_that_ran_out_while_its_job_is_completed_is_told_to_wait(
-    store: PostgresStore, conn: psycopg.Connection[Any]
+    store: PostgresStore, conn: Caller
 ) -> None:
     """Nobody can take it back before the transaction is over: to ask at once again is of no use."""
     submit(store, NewJob(type="mail"))
@@ -379,7 +385,7 @@ def test_who_waits_beside_a_lease_that_ran_out_while_its_job_is_completed_is_tol
 
 
 def test_a_job_that_is_being_completed_is_not_ended_by_its_age(
-    store: PostgresStore, conn: psycopg.Connection[Any], postgres_url: str
+    store: PostgresStore, conn: Caller, postgres_url: str
 ) -> None:
     """Claims do not wait for it either."""
     submit(store, NewJob(type="short", policy=Policy(lifetime=0.5)))
@@ -409,7 +415,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("patient")
 async def test_submissions_of_a_key_that_is_held_elsewhere_hold_up_no_others(
-    store: PostgresStore, conn: psycopg.Connection[Any]
+    store: PostgresStore, conn: Caller
 ) -> None:
     """Neither those without a key nor those with another one, however many wait."""
     (first,) = submit_in(store, conn, keyed("k"))
@@ -430,7 +436,7 @@ async def test_submissions_of_a_key_that_is_held_elsewhere_hold_up_no_others(
 
 
 async def test_whoever_wants_the_very_key_gives_up_in_time(
-    store: PostgresStore, conn: psycopg.Connection[Any]
+    store: PostgresStore, conn: Caller
 ) -> None:
     """Surely nothing was done then: it can be repeated."""
     submit_in(store, conn, keyed("k"))
@@ -445,7 +451,7 @@ async def test_whoever_wants_the_very_key_gives_up_in_time(
 
 @pytest.mark.usefixtures("patient")
 async def test_who_waits_for_a_job_that_is_being_completed_holds_up_no_others(
-    store: PostgresStore, conn: psycopg.Connection[Any]
+    store: PostgresStore, conn: Caller
 ) -> None:
     submit(store, NewJob(type="parent"))
     (parent,) = claim(store).jobs

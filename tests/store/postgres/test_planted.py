@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
+import asyncpg
 import psycopg
 import pytest
 from tests.servers.pgbouncer import PgBouncer, find_pgbouncer
@@ -207,6 +208,7 @@ def test_a_callers_search_path_is_neither_used_nor_changed(
 async def test_an_awaited_call_leaves_the_callers_path_alone(url: str, admin: Admin) -> None:
     store = PostgresStore(as_role(url, "fencepost_runtime"))
     once = NewJob(type="mail", key=Key("k", None, OnDuplicate.REJECT))
+    tagged = NewJob(type="mail", tags={"a": "b"})
     shown = ("shadow, pg_catalog",)
     try:
         async with await psycopg.AsyncConnection.connect(as_role(url, "fencepost_runtime")) as conn:
@@ -216,5 +218,16 @@ async def test_an_awaited_call_leaves_the_callers_path_alone(url: str, admin: Ad
             with pytest.raises(DuplicateJobError):
                 await store.run_in_async(conn, lambda view: view.queue.enqueue([once], atomic=True))
             assert await (await conn.execute("show search_path")).fetchone() == shown
+        other = await asyncpg.connect(as_role(url, "fencepost_runtime"))
+        async with other.transaction():
+            await other.execute("set local search_path = shadow, pg_catalog")
+            await store.run_in_async(other, lambda view: view.queue.enqueue([tagged]))
+            assert tuple(await other.fetchrow("show search_path") or ()) == shown
+            with pytest.raises(DuplicateJobError):
+                await store.run_in_async(
+                    other, lambda view: view.queue.enqueue([once], atomic=True)
+                )
+            assert tuple(await other.fetchrow("show search_path") or ()) == shown
+        await other.close()
     finally:
         await asyncio.to_thread(store.close)

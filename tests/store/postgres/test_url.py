@@ -26,6 +26,29 @@ def test_a_url_is_split_into_what_libpq_wants(scheme: str) -> None:
     assert (address.pool_size, address.listen) == (POOL_SIZE_DEFAULT, None)
 
 
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "PostgreSQL"])
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+def test_the_driver_of_the_application_makes_no_difference(scheme: str, driver: str) -> None:
+    place = f"ada:{SECRET}@a:1,b:2/jobs?sslmode=require&pool_size=3"
+    assert parse(f"{scheme}+{driver}://{place}") == parse(f"postgresql://{place}")
+
+
+def test_what_only_asyncpg_understands_is_translated_or_left_out() -> None:
+    tuning = "prepared_statement_cache_size=0&command_timeout=5&ssl=verify-full&user=ada"
+    address = parse(f"postgresql+asyncpg://db.example/jobs?{tuning}")
+    place = {"host": "db.example", "dbname": "jobs", "user": "ada"}
+    assert address.options == {**place, "sslmode": "verify-full"}
+    with pytest.raises(ConfigurationError, match="invalid URI query parameter"):
+        parse(f"postgresql+psycopg://db.example/jobs?{tuning}")
+
+
+@pytest.mark.parametrize("driver", ["psycopg2", "pg8000", "psycopg+asyncpg", " "])
+def test_another_driver_is_refused_by_name(driver: str) -> None:
+    with pytest.raises(ConfigurationError, match="can be psycopg or asyncpg") as caught:
+        parse(f"postgresql+{driver}://ada:{SECRET}@db.example/jobs")
+    assert SECRET not in str(caught.value)
+
+
 def test_our_own_options_are_not_shown_to_libpq() -> None:
     direct = f"postgresql://ada:{SECRET}@direct:5432/jobs?sslmode=disable"
     url = f"postgresql://pooler/jobs?pool_size=3&listen={quote(direct, safe='')}&connect_timeout=4"

@@ -75,6 +75,13 @@ def work(ctx: Context, seconds: float) -> int:
     return os.getpid()
 
 
+@app.task
+async def kill(ctx: Context) -> None:
+    """End the process in its first line."""
+    began(ctx)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def isolated(ctx: Context, child_of: str) -> int:
     """Outlive every test on the first attempt, in a child process."""
     began(ctx)

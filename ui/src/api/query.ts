@@ -58,7 +58,7 @@ export function useQuery<T>(path: string | null, options: Options<T> = {}): Quer
         failures += 1;
         const known = error instanceof ApiError ? error : new ApiError(0, "unreadable", String(error));
         isGone = known.isMissing || known.status === 403;
-        // What was shown stays: it is told to be old.
+        // What was shown stays: the page says how old it is.
         setState((old) => (old.path === path ? { ...old, error: known } : { path, error: known, at: 0 }));
       }
       isBusy = false;

@@ -128,7 +128,7 @@ export type Items_Release_ = { items: (Release)[]; };
 
 export type JobCount = { count: number; at_least?: boolean; looked?: number | null; unreadable?: number; };
 
-export type JobPage = { jobs: (JobSummary)[]; next: string | null; looked?: number | null; unreadable?: number; };
+export type JobPage = { jobs: (ListedJob)[]; next: string | null; looked?: number | null; unreadable?: number; };
 
 export type JobSummary = { id: string; type: string; queue: string; priority: number; state: State; attempt: number; max_attempts: number; created_at: string; updated_at: string; run_at: string; expires_at: string; scheduled_at: string | null; started_at: string | null; completed_at: string | null; lease: Ownership | null; lease_version: number; failure: Failure | null; progress: Progress | null; key: string | null; tags: Record<string, string>; correlation_id: string | null; replay_of: string | null; callback_url: string | null; flow: string | null; node: string | null; concurrency_key: string | null; withheld?: true; };
 
@@ -143,6 +143,8 @@ export type LeaseView = { token: string; version: number; expires_at: string; };
 export type LimitBody = { max_running: number | null; };
 
 export type Line = { metric: SeriesMetric; name: string | null; values: (number | null)[]; };
+
+export type ListedJob = { id: string; type: string; queue: string; priority: number; state: State; attempt: number; max_attempts: number; created_at: string; updated_at: string; run_at: string; expires_at: string; scheduled_at: string | null; started_at: string | null; completed_at: string | null; lease: Ownership | null; lease_version: number; failure: Failure | null; progress: Progress | null; key: string | null; tags: Record<string, string>; correlation_id: string | null; replay_of: string | null; callback_url: string | null; flow: string | null; node: string | null; concurrency_key: string | null; withheld?: true; preview?: string; };
 
 export type Me = { name: string; token_id: string | null; by: "local" | "session" | "token"; roles: (Role)[]; queues: (string)[] | null; expires_at: string | null; app: string; version: string; store: StoreView; at: string; };
 

@@ -4,6 +4,7 @@ import { useQuery } from "../api/query";
 import type { ActionPage } from "../api/types";
 import { Empty, Loading, Panel, Problem, Stale, Time } from "../parts/basics";
 import { Page } from "../parts/shell";
+import { answerWords, detailWords } from "../pure/audit-words";
 import { short } from "../pure/format";
 
 const ID = /^[0-9a-f]{8}-[0-9a-f-]{27}$/;
@@ -22,8 +23,8 @@ export function Audit() {
               <tr key={action.id}>
                 <td class="h"><Time at={action.at} /></td><td><b>{action.principal}</b></td><td>{action.action}</td>
                 <td class="h mono tr short" title={action.target}>{ID.test(action.target) ? short(action.target) : action.target}</td>
-                <td class="sub wrapok q sm">{Object.keys(action.detail ?? {}).length ? JSON.stringify(action.detail) : ""}</td>
-                <td class={`n h ${(action.status ?? 200) >= 400 ? "c s-failed b" : ""}`}>{action.status ?? "–"}</td>
+                <td class="sub wrapok q sm">{detailWords(action.detail)}</td>
+                <td class={`n ${(action.status ?? 200) >= 400 ? "c s-failed b" : ""}`} title={action.status ? `HTTP ${action.status}` : "on the command line"}>{answerWords(action.status)}</td>
               </tr>
             ))}
           </tbody></table></div>}

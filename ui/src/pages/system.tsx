@@ -20,7 +20,7 @@ export function System() {
   const known = me.value;
   const rows: [string, string | undefined][] = [
     ["Ready", ready.data?.status ?? ready.error?.message], ["Server", location.host], ["Version", known?.version], ["App", known?.app ?? undefined],
-    ["Store", known?.store.engine], ["Durability", known?.store.durability ?? undefined],
+    ["Store", known?.store.engine],
     ["At once, in all", limit.data ? (limit.data.max_running === null ? "no limit" : String(limit.data.max_running)) : undefined],
   ];
   return (
@@ -31,7 +31,8 @@ export function System() {
           {!doctor.data ? (doctor.error ? <Problem error={doctor.error} /> : <Loading rows={5} />)
             : <ul>{findings.map((finding, index) => <FindingLine key={index} finding={finding} />)}</ul>}
         </Panel>
-        <Panel title="This server"><dl class="kv body">{rows.filter(([, value]) => value).map(([name, value]) => [<dt key={name}>{name}</dt>, <dd key={`${name} is`}>{value}</dd>])}</dl></Panel>
+        <Panel title="This server"><dl class="kv body">{rows.filter(([, value]) => value).map(([name, value]) => [<dt key={name}>{name}</dt>, <dd key={`${name} is`} title={value}>{value}</dd>])}</dl>
+          {known?.store.durability && <p class="body sm m topline">{sentence(known.store.durability)}.</p>}</Panel>
       </div>
     </Page>
   );

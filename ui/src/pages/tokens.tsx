@@ -33,7 +33,7 @@ function TokenRow({ token }: { token: TokenView }) {
       <td><b>{token.name}</b></td><td>{token.roles.join(", ")}</td><td class="h">{token.queues?.join(", ") ?? "all"}</td><td class="h"><Time at={token.created_at} /></td>
       <td class="h">{token.revoked_at ? <>revoked <Time at={token.revoked_at} /></> : token.expires_at ? <Time at={token.expires_at} /> : "never"}</td>
       <td class="sub"><span class="row acts">{!token.revoked_at && <Act role={locked("admin")} kind="quiet danger" onClick={() => ask({
-        title: `Revoke ${token.name}?`, text: "Whoever uses it is refused within five seconds. It cannot be taken back.", button: "Revoke", isDangerous: true,
+        title: `Revoke ${token.name}?`, text: "What uses it is refused within five seconds. It cannot be taken back.", button: "Revoke", isDangerous: true,
         onYes: () => act("DELETE", `v1/tokens/${token.id}`, `${token.name} is revoked.`, { role: "admin" }),
       })}>Revoke…</Act>}</span></td>
     </tr>

@@ -1,14 +1,17 @@
-// Workers: one square a slot, the silent ones first, and what each holds where the server tells.
+// Workers: one square a slot, the silent ones first, and what each of them holds.
 
 import { useQuery } from "../api/query";
 import type { HeldLease, HeldLeases, WorkerInfo, Workers as WorkersReply } from "../api/types";
 import { Empty, Loading, Panel, Problem, Stale, Time, Warning, JobLink } from "../parts/basics";
 import { Page } from "../parts/shell";
 import { age, between, count, duration, percent } from "../pure/format";
+import { usualVersion, workerNotes } from "../pure/worker-notes";
 import { now } from "../state/clock";
 
 const SILENT = 20;
 const SLOTS_SHOWN = 96;
+/** Seconds by which an event loop is late that are worth a colour. */
+const LAG_MAX = 0.25;
 
 const silence = (worker: WorkerInfo) => (worker.seen_at ? between(worker.seen_at, now.value) : 0);
 
@@ -33,7 +36,7 @@ export function Workers() {
 }
 
 const Legend = () => (
-  <div class="legend no-phone"><span class="s-running"><i />leased</span><span class="s-plain"><i class="free" />free</span></div>
+  <div class="legend no-phone"><span class="s-running"><i />leased</span><span class="s-retrying"><i />lease ended</span><span class="s-plain"><i class="free" />free</span></div>
 );
 
 function Numbers({ workers, leases }: { workers: WorkerInfo[]; leases: HeldLease[] | undefined }) {
@@ -55,23 +58,25 @@ function Numbers({ workers, leases }: { workers: WorkerInfo[]; leases: HeldLease
 
 function WorkerTable({ workers, leases }: { workers: WorkerInfo[]; leases: HeldLease[] | undefined }) {
   const hasMore = workers.some((worker) => worker.version || worker.fencepost_version);
+  const usual = usualVersion(workers);
   return (
     <div class="scroll">
       <table class="cards wk">
-        <thead><tr><th>Worker</th><th>Heard from</th><th>Slots</th><th class="n">In use</th><th>Queues, weight</th>{hasMore && <><th>Version</th><th class="n">Lag</th></>}<th class="n">Up</th><th>Types</th></tr></thead>
+        <thead><tr><th>Worker</th><th>Heard from</th><th>Slots</th><th class="n">In use</th><th>Queues, weight</th>{hasMore && <><th>Version</th><th class="n">Lag</th></>}<th class="n">Up</th><th>Note</th></tr></thead>
         <tbody>
           {workers.map((worker) => {
             const late = leases?.filter((lease) => lease.worker === worker.id && lease.is_expired).length ?? 0;
             return (
               <tr key={worker.id}>
-                <td><b class="tr">{worker.id}</b>{worker.is_leader && <span class="q sm"> leader</span>}</td>
+                <td><b class="tr" title={(worker.types as string[]).join(", ")}>{worker.id}</b></td>
                 <td class="n-phone">{silence(worker) > SILENT ? <Warning state="refused">silent {duration(silence(worker))}</Warning> : <Time at={worker.seen_at} />}</td>
                 <td class="h"><Slots worker={worker} late={late} /></td>
                 <td class="n h">{count(worker.running ?? 0)} <span class="q">/ {worker.concurrency}</span></td>
+                <td class="sub only-phone q">{count(worker.running ?? 0)} of {worker.concurrency} slots in use</td>
                 <td class="sub wrapok">{worker.queues === null ? "all queues" : Object.entries(worker.queues).map(([name, weight]) => (weight === 1 ? name : `${name} ${weight}`)).join(", ")}</td>
-                {hasMore && <><td class="h"><span class="mono">{worker.version ?? "–"}</span> {worker.fencepost_version && <span class="q sm">Fencepost {worker.fencepost_version}</span>}</td><td class={`n h ${(worker.lag ?? 0) > 0.25 ? "c s-retrying b" : ""}`}>{worker.lag == null ? "–" : duration(worker.lag)}</td></>}
+                {hasMore && <><td class="h"><span class={`mono ${usual !== null && worker.version && worker.version !== usual ? "c s-retrying b" : ""}`} title={worker.fencepost_version ? `Fencepost ${worker.fencepost_version}` : undefined}>{worker.version ?? "–"}</span></td><td class={`n h ${(worker.lag ?? 0) > LAG_MAX ? "c s-retrying b" : ""}`}>{worker.lag == null ? "–" : duration(worker.lag)}</td></>}
                 <td class="n h">{age(between(worker.started_at, now.value))}</td>
-                <td class="h wrapok q" title={(worker.types as string[]).join(", ")}>{count((worker.types as string[]).length)}</td>
+                <td class="sub q sm wrapok">{workerNotes(worker, { late, usual, isLagging: (worker.lag ?? 0) > LAG_MAX }).join("; ")}</td>
               </tr>
             );
           })}

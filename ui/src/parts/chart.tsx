@@ -3,6 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type uPlot from "uplot";
 import { clock, day } from "../pure/format";
+import { leading } from "../pure/series";
 import { isDark } from "../state/theme";
 
 export type Line = { name: string; state: string; values: (number | null)[]; isDashed?: boolean };
@@ -27,7 +28,17 @@ function coloursOf(box: HTMLElement, state: string): { line: string; fill: strin
   return found;
 }
 
+/** uPlot writes numbers in the browser's language, and cannot be used where that has a name which none has, as "C". */
+function giveLanguage(): void {
+  try {
+    new Intl.NumberFormat(navigator.language);
+  } catch {
+    Object.defineProperty(navigator, "language", { value: "en-US", configurable: true });
+  }
+}
+
 async function load(): Promise<typeof uPlot> {
+  giveLanguage();
   const [module] = await Promise.all([import("uplot"), import("uplot/dist/uPlot.min.css")]);
   return module.default;
 }
@@ -39,10 +50,10 @@ function options(Plot: typeof uPlot, box: HTMLElement, props: Props, width: numb
   const time = (at: number) => (span > 86_400 ? day(at * 1000) : clock(at * 1000).slice(0, 5));
   return {
     width, height: HEIGHT, padding: [8, 20, 0, 0], legend: { show: false }, cursor: { points: { size: 6 }, drag: { x: false, y: false } },
-    scales: { x: { time: false }, y: props.isLog ? { distr: 3, range: (_, low, high) => [Math.max(0.001, Math.min(low, 0.01)), Math.max(high * 1.2, 1)] } : { range: (_, __, high) => [0, Math.max(high * 1.15, 1)] } },
+    scales: { x: { time: false, range: (_, low, high) => (props.kind === "bars" ? [low - props.step / 2, high + props.step / 2] : [low, high]) }, y: props.isLog ? { distr: 3, range: (_, low, high) => [Math.max(0.001, Math.min(low, 0.01)), Math.max(high * 1.2, 1)] } : { range: (_, __, high) => [0, Math.max(high * 1.15, 1)] } },
     axes: [
       { stroke: axis.line, grid: { show: false }, ticks: { show: false }, size: 24, space: 72, incrs: ROUND, font: "11px Inter, system-ui, sans-serif", values: (_, at) => at.map(time) },
-      { stroke: axis.line, grid: { stroke: axis.fill, width: 1, filter: (_, at) => at.map((value) => (props.isLog && !isPower(value) ? null : value)) }, ticks: { show: false }, size: 56, space: 36, font: "11px Inter, system-ui, sans-serif",
+      { stroke: axis.line, grid: { stroke: axis.fill, width: 1, filter: (_, at) => at.map((value) => (props.isLog && !isPower(value) ? null : value)) }, ticks: { show: false }, size: props.isLog ? 48 : 36, space: 36, font: "11px Inter, system-ui, sans-serif",
         values: (_, at) => at.map((value) => (value === null ? "" : props.format(value))) },
     ],
     series: [{}, ...props.lines.map((line): uPlot.Series => {
@@ -61,7 +72,15 @@ const dataOf = (props: Props): uPlot.AlignedData => {
   return [times, ...shown];
 };
 
-export function Chart(props: Props) {
+/** Without the time before the store had anything to sample: it would be most of a new store's hour. */
+function known(given: Props): Props {
+  const cut = leading(given.lines.map((line) => line.values));
+  if (!cut) return given;
+  return { ...given, start: given.start + cut * given.step * 1000, lines: given.lines.map((line) => ({ ...line, values: line.values.slice(cut) })) };
+}
+
+export function Chart(given: Props) {
+  const props = known(given);
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const [at, setAt] = useState<number | null>(null);
@@ -77,7 +96,7 @@ export function Chart(props: Props) {
       made.hooks = { setCursor: [(u) => setAt(u.cursor.idx ?? null)] };
       plot.current = new Plot(made, dataOf(props), box.current);
       watch.observe(box.current);
-    }).catch(() => setFailed(true)); // it cannot be loaded, or does not know the browser's language
+    }).catch(() => setFailed(true)); // it cannot be loaded
     return () => {
       isGone = true;
       watch.disconnect();
@@ -85,19 +104,19 @@ export function Chart(props: Props) {
       plot.current = null;
     };
   }, [shape]);
-  useEffect(() => plot.current?.setData(dataOf(props)), [props.lines, props.start]);
+  useEffect(() => plot.current?.setData(dataOf(props)), [given.lines, given.start]);
 
   const isEmpty = props.lines.every((line) => line.values.every((value) => !value));
   return (
     <figure class="chart" role="img" aria-label={props.label}>
       <div ref={box} class="plot" />
       {(isEmpty || isFailed) && <span class="none q sm">{isFailed ? "the chart cannot be drawn in this browser" : "nothing in this time"}</span>}
-      <figcaption class="sm q">{at === null ? "\u00a0" : told(props, at)}</figcaption>
+      <figcaption class="sm q">{at === null ? "\u00a0" : wordsAt(props, at)}</figcaption>
     </figure>
   );
 }
 
-function told(props: Props, at: number): string {
+function wordsAt(props: Props, at: number): string {
   const time = clock(props.start + at * props.step * 1000);
   const values = props.lines.map((line) => `${line.name} ${line.values[at] == null ? "–" : props.format(line.values[at]!)}`);
   return `${time} · ${values.join(" · ")}`;

@@ -1,10 +1,13 @@
 // A line without axes: the shape of the last hour. A gap is a gap.
 
+import { leading } from "../pure/series";
+
 const WIDTH = 96;
 
-export function Spark({ values, state = "plain", height = 20, label }: {
+export function Spark({ values: given, state = "plain", height = 20, label }: {
   values: (number | null)[]; state?: string; height?: number; label: string;
 }) {
+  const values = given.slice(leading([given]));
   const known = values.filter((value) => value !== null);
   if (known.length < 2) return null;
   const top = Math.max(...known, 1);

@@ -4,7 +4,9 @@ import type { FlowEdge, JobSummary } from "../api/types";
 import { ENDED } from "./format";
 
 export type GraphNode = { id: string; names: string[]; type: string; state: string; jobs: JobSummary[] };
-export type Graph = { nodes: GraphNode[]; edges: { from: string; to: string; isCritical: boolean; isDone: boolean }[] };
+/** *isBlame*: the one that waited ended because the other did not complete, and never ran. */
+export type GraphEdge = { from: string; to: string; isCritical: boolean; isDone: boolean; isBlame: boolean };
+export type Graph = { nodes: GraphNode[]; edges: GraphEdge[] };
 
 /** From this many nodes on, siblings with the same neighbours and type are drawn as one. */
 export const GROUPED_FROM = 40;
@@ -24,14 +26,17 @@ export function graphOf(jobs: Record<string, JobSummary>, edges: FlowEdge[]): Gr
   }
   for (const node of nodes.values()) node.state = WORST.find((state) => node.jobs.some((job) => job.state === state)) ?? "pending";
   const critical = criticalPath(jobs, known);
-  const drawn = new Map<string, Graph["edges"][number]>();
+  const drawn = new Map<string, GraphEdge>();
   for (const edge of known) {
     const [from, to] = [owner.get(edge.from)!, owner.get(edge.to)!];
     const key = JSON.stringify([from, to]);
     const isCritical = critical.has(edge.from) && critical.get(edge.from) === edge.to;
     const isDone = jobs[edge.from]!.state === "completed";
     const old = drawn.get(key);
-    drawn.set(key, { from, to, isCritical: isCritical || old?.isCritical === true, isDone: isDone && old?.isDone !== false });
+    const isBlame = jobs[edge.to]!.failure?.failed_dependency != null && ENDED.has(jobs[edge.from]!.state) && jobs[edge.from]!.state !== "completed";
+    drawn.set(key, {
+      from, to, isCritical: isCritical || old?.isCritical === true, isDone: isDone && old?.isDone !== false, isBlame: isBlame || old?.isBlame === true,
+    });
   }
   return { nodes: [...nodes.values()], edges: [...drawn.values()] };
 }

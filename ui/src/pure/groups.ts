@@ -18,3 +18,8 @@ export function common(letters: DeadLetter[], read: (letter: DeadLetter) => stri
   const [value, most] = [...counts].sort((a, b) => b[1] - a[1])[0] ?? ["", 0];
   return { value, share: letters.length ? most / letters.length : 0, values: counts.size };
 }
+
+/** Rising groups first, then the large ones; of equals, as the server lists them. */
+export function worstFirst(groups: Group[]): Group[] {
+  return [...groups].sort((a, b) => Number(b.is_rising) - Number(a.is_rising) || b.count - a.count);
+}

@@ -73,10 +73,10 @@ export function timeline({ job, attempts, refusals, now, left, right }: Input): 
   const at = (text: string | null | undefined) => Date.parse(text ?? "");
   const start = hidden ? at(drawn[0]!.started_at) : at(job.created_at);
   const end = Math.max(start + 1, isOver && job.completed_at ? at(job.completed_at) : now);
-  const told = refusals.map((each) => Math.min(at(each.at), now));
+  const refusedAt = refusals.map((each) => Math.min(at(each.at), now));
   const times = drawn.flatMap((each) => [at(each.started_at), each.ended_at ? at(each.ended_at) : end]);
-  const latest = Math.max(end, ...told);
-  const { place, isWidened } = scale([start, ...times, end, ...told].map((each) => Math.max(start, Math.min(each, latest))), left, right);
+  const latest = Math.max(end, ...refusedAt);
+  const { place, isWidened } = scale([start, ...times, end, ...refusedAt].map((each) => Math.max(start, Math.min(each, latest))), left, right);
   const lanes = drawn.map((attempt, index): Lane => ({
     fence: hidden + index + 1,
     attempt,

@@ -32,8 +32,8 @@ function running(job: JobSummary, now: number): string {
   if (!job.lease) return `attempt ${job.attempt}`;
   const left = -between(job.lease.expires_at, now);
   const lease = left <= 0 ? `lease ended ${duration(-left)} ago` : `lease ${duration(Math.ceil(left))}`;
-  const told = job.progress?.message;
-  return [job.lease.worker, lease, told].filter(Boolean).join(" · ");
+  const said = job.progress?.message;
+  return [job.lease.worker, lease, said].filter(Boolean).join(" · ");
 }
 
 function due(job: JobSummary, now: number): string {

@@ -47,6 +47,7 @@ class LocalEvents(StoreActions):
         def make(store: Store) -> Operation[EventReply]:
             return self._session.in_time(store.events.send(event, jobs))
 
+        conn = self._session.joined(conn)
         reply: EventReply = yield make(self._store) if conn is None else Join(conn, make)
         self._note_unhandled(reply)
         sent = reply.event

@@ -15,6 +15,7 @@ from fencepost.cli.output import echo, echo_json, progress_bar
 from fencepost.core.bounds import DUMP_BATCH, DUMP_MAX
 from fencepost.core.display import shown_url
 from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
+from fencepost.store.url import plain_url
 
 if TYPE_CHECKING:
     from fencepost.store.interface.store import Store
@@ -57,7 +58,7 @@ def _check(source: str, target: str) -> None:
             raise click.UsageError("memory:// lives in one process; it cannot be moved")
     paths = [sqlite_path(url) for url in (source, target)]
     files = [None if path is None else path.resolve() for path in paths]
-    if source == target or (files[0] is not None and files[0] == files[1]):
+    if plain_url(source) == plain_url(target) or (files[0] is not None and files[0] == files[1]):
         raise click.UsageError("FROM and TO are the same store")
 
 

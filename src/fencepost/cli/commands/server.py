@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.apps import find_app, has_default_app, store_app
+from fencepost.cli.apps import find_app, store_app
 from fencepost.cli.options import (
     LOOPBACK,
     Settings,
@@ -79,7 +79,7 @@ def server(
         is_local=is_local,
         **options,
     )
-    has_app = app_name is not None or has_default_app()
+    has_app = settings.has_app(app_name)
     with find_app(app_name, settings) if has_app else store_app(settings) as app:
         settings.configure_logging()  # the app may have set up logging itself
         # On loopback the store is not read: a server may start while it is down.

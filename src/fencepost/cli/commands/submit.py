@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.apps import find_app, has_default_app, store_app
+from fencepost.cli.apps import find_app, store_app
 from fencepost.cli.options import (
     DURATION,
     TAG,
@@ -114,7 +114,7 @@ def parse_payload(text: str, *, must_be_object: bool) -> Any:
 def _app_for(settings: Settings, raw: bool) -> App:
     if raw:
         return store_app(settings)
-    if settings.app_name is None and not has_default_app():
+    if not settings.has_app(settings.app_name):
         raise ConfigurationError(
             "no app to check the payload against: name it with --app module:attribute, or add "
             "--raw to store it unchecked"

@@ -30,6 +30,7 @@ from fencepost.cli.output import (
 from fencepost.core.bounds import PRUNE_BATCH, RECOVER_BATCH
 from fencepost.core.display import shown_url
 from fencepost.errors import FencepostError
+from fencepost.store.url import names_postgres
 
 if TYPE_CHECKING:
     from fencepost.core.stats.overview import Finding
@@ -97,7 +98,7 @@ def pending_migrations(settings: Settings) -> list[tuple[str, str]]:
 
 def roles_script(settings: Settings) -> str:
     """Return SQL that creates an owner, a runtime and a read-only role; needs no server."""
-    if settings.url.partition(":")[0].lower() not in ("postgresql", "postgres"):
+    if not names_postgres(settings.url):
         raise click.UsageError("--roles is for a store in PostgreSQL; name one with --url")
     from fencepost.store.postgres.engine import schema
 

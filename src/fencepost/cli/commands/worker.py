@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -313,7 +312,7 @@ def child_command(
     no_dashboard: bool = False,
 ) -> list[str]:
     """Return the command of one worker process with the same options, without its lifeline."""
-    command = [sys.executable, "-m", "fencepost"]
+    command = [*settings.child_program]
     if settings.is_url_given:
         command += ["--url", settings.url]
     if settings.log_level:

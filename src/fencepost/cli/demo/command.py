@@ -21,7 +21,8 @@ from fencepost.cli.commands.top import take
 from fencepost.cli.demo.dashboard import serve_dashboard
 from fencepost.cli.demo.processes import DemoServer, DemoWorkers
 from fencepost.cli.demo.scenario import DemoJob, DemoScenario, ScenarioError, View
-from fencepost.cli.demo.tasks import app, resize_image, send_mail
+from fencepost.cli.demo.tasks import app
+from fencepost.cli.demo.traffic import submit_some
 from fencepost.cli.options import DURATION, Settings, option, pass_settings
 from fencepost.cli.output import clean, echo
 from fencepost.cli.table import lay_out
@@ -63,13 +64,15 @@ def demo(settings: Settings, ends: bool, store: str, path: Path | None, lease_tt
         point(app, settings.url)
         workers = DemoWorkers(folder, settings.url, lease_ttl, app.session.clock)
         try:
-            is_proven, example = _play(settings, workers, lease_ttl)
-            is_file = store == "sqlite"
-            _print_next(settings, example, ends=ends, is_file=is_file, is_kept=path is not None)
-            if not ends:
-                with serve_dashboard(app) as dashboard:
+            _print_opening(settings)
+            with nullcontext() if ends else serve_dashboard(app) as dashboard:
+                if dashboard is not None:
                     click.echo(f"In a browser: {dashboard}/")
-                    _stay(workers)
+                is_proven, example = _play(workers, lease_ttl)
+                is_file = store == "sqlite"
+                _print_next(settings, example, ends=ends, is_file=is_file, is_kept=path is not None)
+                if dashboard is not None:
+                    _stay(workers, f"In a browser: {dashboard}/")
         except KeyboardInterrupt:
             click.echo("\nstopping the workers")
             is_proven = not ends
@@ -112,13 +115,17 @@ def _store(kind: str, folder: Path) -> Iterator[str]:
         server.stop()
 
 
-def _play(settings: Settings, workers: DemoWorkers, lease_ttl: float) -> tuple[bool, str]:
-    """Run the scenario and print its summary; return whether it passed, and the id of a job."""
+def _print_opening(settings: Settings) -> None:
+    """Open the store, and say what it is."""
     where = "SQLite, no service installed"
     if settings.url.startswith("redis"):
         where = "Redis, a server of its own"
     click.echo(f"fencepost demo: durable jobs on {where} ({settings.url})")
     click.echo(durability(app))
+
+
+def _play(workers: DemoWorkers, lease_ttl: float) -> tuple[bool, str]:
+    """Run the scenario and print its summary; return whether it passed, and the id of a job."""
     trouble: str | None = None
     is_proven = False
     with shown(app.session.clock) as view:
@@ -160,24 +167,25 @@ def _print_next(
         click.echo(f"  {settings.say(*words)}")
 
 
-def _stay(workers: DemoWorkers) -> None:
-    """Submit a few jobs per second until Ctrl-C."""
+def _stay(workers: DemoWorkers, address: str) -> None:
+    """Submit jobs until Ctrl-C."""
     from rich.console import Group
 
-    click.echo("\nThe workers keep running, with a few jobs per second. Ctrl-C ends the demo.")
+    click.echo(f"\n{address}")
+    click.echo("The workers keep running, with a few jobs per second. Ctrl-C ends the demo.")
     count = 0
     activity = Activity()
+    foot = f"{address}   Ctrl-C ends the demo"
     with _live() if output.is_terminal() else nullcontext() as live:
         while True:
             count += 1
-            send_mail.submit(f"reader{count}@example.org")
-            resize_image.submit(f"cover-{count}.jpg", 320)
+            submit_some(count)
             workers.keep(WORKERS)
             now = take(app)
             activity.add(now)
             if live is not None:
                 width, height = live.console.size
-                lines = frame(now, activity, (width, height - 1), foot="Ctrl-C ends the demo")
+                lines = frame(now, activity, (width, height - 1), foot=foot)
                 live.update(Group(*output.for_terminal(lines)), refresh=True)
             app.session.clock.sleep(TRICKLE_INTERVAL)
 

@@ -157,6 +157,7 @@ def _jobs() -> dict[Any, Any]:
         progress={"fraction": 0.5, "message": "half way", "at": NOW},
         **times,
     )
+    listed = summary | {"preview": '{"to":"a@b.c","subject":"hi"}'}
     attempt = _json(
         '"previous_id": null, "number": 1, "lease_version": 1, "worker": "w1", "outcome": "failed"',
         id=f"{JOB_ID}.1",
@@ -186,9 +187,10 @@ def _jobs() -> dict[Any, Any]:
         jobs.Refused: refused,
         jobs.BatchReply: {"jobs": [accepted, refused]},
         jobs.JobSummary: summary,
+        jobs.ListedJob: listed,
         jobs.ExistingJob: summary,
         jobs.JobView: summary | {"policy": POLICY, "payload": MAIL, "result": None},
-        jobs.WireJobPage: _json('"looked": null, "unreadable": 0', jobs=[summary], next=CURSOR),
+        jobs.WireJobPage: _json('"looked": null, "unreadable": 0', jobs=[listed], next=CURSOR),
         jobs.SubmittedFlow: {"id": OTHER_ID, "jobs": {"fetch": accepted}},
         jobs.WireFlowPage: {
             "flows": [

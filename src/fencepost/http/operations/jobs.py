@@ -36,7 +36,15 @@ from fencepost.http.scope import (
 from fencepost.wire import control
 from fencepost.wire.bodies import body_of, check_json, shown_fields
 from fencepost.wire.bounds import HTTP_WAIT_MAX
-from fencepost.wire.jobs import Accepted, JobSummary, JobView, WireJobPage, summary_of, view_of
+from fencepost.wire.jobs import (
+    Accepted,
+    JobSummary,
+    JobView,
+    WireJobPage,
+    listed_of,
+    summary_of,
+    view_of,
+)
 from fencepost.wire.terms import Duration
 
 
@@ -52,7 +60,10 @@ async def find_jobs(call: Call[Nothing, control.JobSearch]) -> Reply:
             is_oldest_first=is_oldest_first(asked.order),
         )
     )
-    jobs = [_summary(call.principal, job) for job in await shown(call, page.jobs)]
+    jobs = [
+        listed_of(job, is_full=may_see_all(call.principal, job))
+        for job in await shown(call, page.jobs)
+    ]
     return Reply(
         WireJobPage(jobs=jobs, next=page.next, looked=page.looked, unreadable=page.unreadable)
     )

@@ -188,6 +188,14 @@ class Spawned(msgspec.Struct, frozen=True):
     """Jobs that gather and moved: what was spawned may have ended already."""
 
 
+class WorkerLease(msgspec.Struct, gc=False, frozen=True):
+    """A job that is running, the token of its lease, and its worker."""
+
+    job_id: str
+    token: str
+    worker: str
+
+
 EnqueueReply = Enqueued | Duplicate
 HeartbeatReply = Extended | LeaseLost
 SettleReply = Settled | AlreadySettled | LeaseLost
@@ -228,6 +236,13 @@ class QueueFacet(Facet, abstract=True):
         """Store jobs under valid leases; jobs that gather the parent's children wait for these too.
 
         Raises DependencyError, and nothing at all is stored, if one of them is refused.
+        """
+
+    @operation(Effect.READ, has_content=False)
+    def held(self, workers: Sequence[str]) -> Operation[list[WorkerLease]]:
+        """Return the leases that workers hold, for one that knows that these have died.
+
+        Also those of claims whose replies never reached them.
         """
 
 

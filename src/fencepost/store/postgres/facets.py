@@ -28,6 +28,7 @@ from fencepost.store.postgres.jobs import (
     control,
     edit,
     enqueue,
+    lease,
     search,
     settle,
     upkeep,
@@ -78,6 +79,7 @@ class PostgresQueue(BoundFacet[Env], QueueFacet):
     enqueue = bound(enqueue.enqueue)
     claim = bound(claim.claim)
     heartbeat = bound(settle.heartbeat)
+    held = bound(lease.held)
     save = bound(settle.save)
     settle = bound(settle.settle)
     spawn = bound(spawn.spawn)

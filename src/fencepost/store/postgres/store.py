@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from copy import copy
 from functools import partial
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 import psycopg
 
@@ -29,6 +28,7 @@ from fencepost.store.postgres.engine.url import parse
 from fencepost.store.postgres.facets import facets
 from fencepost.store.postgres.jobs.catalog import Catalog, Env
 from fencepost.store.postgres.jobs.upkeep import TIDY_INTERVAL, TidyRounds
+from fencepost.store.postgres.joins.asyncpg import CallerSessions, CastStatements, as_psycopg
 from fencepost.store.postgres.joins.connections import (
     async_connection_of,
     connection_of,
@@ -72,8 +72,10 @@ class PostgresStore(Store):
         self._is_checked = False
         self._places: set[Place] = set()
         """Addresses of callers' connections that are known to lead to this database."""
-        self._joined_by: WeakSet[Any] = WeakSet()
-        """Callers' connections that have been used."""
+        self._admitted = CallerSessions()
+        """The same for connections that do not say where they lead."""
+        self._joined_by = CallerSessions()
+        self._statements = CastStatements()
 
     def run(self, operation: Operation[T]) -> T:
         self._check_schema()
@@ -105,10 +107,9 @@ class PostgresStore(Store):
         env = self._env.joined()
         operation = make(self._view(env))
         with whole(connection, must_be_open=must_be_open):
-            place = place_of(connection)
-            if place not in self._places:
+            if not self._is_admitted(connection):
                 theirs = run_in(connection, IDENTIFY)
-                self._admit(place, self.run(IDENTIFY), theirs)
+                self._admit(connection, self.run(IDENTIFY), theirs)
             for before in self._preparations(operation, connection):
                 self.run(before)
             env.catalog.copy(self._env.catalog)
@@ -122,15 +123,14 @@ class PostgresStore(Store):
         env = self._env.joined()
         operation = make(self._view(env))
         async with whole_async(connection, must_be_open=must_be_open):
-            place = place_of(connection)
-            if place not in self._places:
+            if not self._is_admitted(connection):
                 theirs = await run_in_async(connection, IDENTIFY)
-                self._admit(place, await self.run_async(IDENTIFY), theirs)
+                self._admit(connection, await self.run_async(IDENTIFY), theirs)
             for before in self._preparations(operation, connection):
                 await self.run_async(before)
             env.catalog.copy(self._env.catalog)
             with self._forgetting():
-                return await run_in_async(connection, joined(operation))
+                return await run_in_async(connection, joined(operation), self._statements)
 
     def _view(self, env: Env) -> PostgresStore:
         """Return this store as one transaction sees it: what is new there may be rolled back."""
@@ -156,16 +156,25 @@ class PostgresStore(Store):
         """Forget numbers that the server has lost, so that the next transaction succeeds."""
         try:
             yield
-        except psycopg.Error as error:
-            if error.sqlstate != STALE_NUMBERS:
+        except Exception as error:  # of either driver
+            if getattr(error, "sqlstate", None) != STALE_NUMBERS:
                 raise
             self._env.catalog.forget()
             where = self._connections.address.shown
-            raise translate(error, sent_commit=False, where=where) from error
+            raise translate(as_psycopg(error), sent_commit=False, where=where) from error
 
-    def _admit(self, place: Place, ours: Identity, theirs: Identity) -> None:
+    def _is_admitted(self, connection: Any) -> bool:
+        """Return whether *connection* is known to lead to this store's database."""
+        place = place_of(connection)
+        return place in self._places or connection in self._admitted
+
+    def _admit(self, connection: Any, ours: Identity, theirs: Identity) -> None:
+        place = place_of(connection)
         check_same(ours, theirs, place, self._connections.address.shown)
-        self._places.add(place)
+        if place is None:
+            self._admitted.add(connection)
+        else:
+            self._places.add(place)
 
     def _check_schema(self) -> None:
         if not self._is_checked:

@@ -22,7 +22,17 @@ from fencepost.store.interface.settings import SettingsFacet
 from fencepost.store.interface.store import Facets
 from fencepost.store.interface.upkeep import UpkeepFacet
 from fencepost.store.redis.flows import listing, spawn
-from fencepost.store.redis.jobs import claim, control, edit, enqueue, read, search, settle, upkeep
+from fencepost.store.redis.jobs import (
+    claim,
+    control,
+    edit,
+    enqueue,
+    lease,
+    read,
+    search,
+    settle,
+    upkeep,
+)
 from fencepost.store.redis.jobs.catalog import Env
 from fencepost.store.redis.limits import rates
 from fencepost.store.redis.records import (
@@ -69,6 +79,7 @@ class RedisQueue(BoundFacet[Env], QueueFacet):
     enqueue = bound(enqueue.enqueue)
     claim = bound(claim.claim)
     heartbeat = bound(settle.heartbeat)
+    held = bound(lease.held)
     save = bound(settle.save)
     settle = bound(settle.settle)
     spawn = bound(spawn.spawn)

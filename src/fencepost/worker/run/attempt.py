@@ -172,6 +172,8 @@ class RunningAttempt:
             self.unbegun = held
         else:
             executor.slots.reach.vain = 0
+            if task.batch is None:
+                executor.starts.add(job.lease.token)
         if executor.is_verbose:
             about = {"attempt": job.attempt, "correlation_id": job.correlation_id}
             log_job(names.ATTEMPT_STARTED, job, level=logging.DEBUG, **about)
@@ -186,9 +188,10 @@ class RunningAttempt:
         executor, held = self._executor, self.unbegun
         if held is not None and executor.clock.monotonic() > held.start_by:
             return False
+        # Before the record: what is copied there meanwhile has to include this one.
         self.unbegun = None
         executor.slots.reach.vain = 0
-        return True
+        return executor.starts.add(self.job.lease.token)
 
     def finish(self, outcome: Outcome | None) -> None:
         """Free the slot of a handler that has returned; its outcome counts if it is the first."""

@@ -37,6 +37,7 @@ from fencepost.worker.run.threads import Threads
 if TYPE_CHECKING:
     from fencepost.worker.settings import WorkerSettings
     from fencepost.worker.shutdown import Shutdown
+    from fencepost.worker.starts import NoRecord, StartRecord
 
 
 class HandlerExecutor:
@@ -51,6 +52,7 @@ class HandlerExecutor:
         *,
         slots: WorkerSlots,
         settler: Settler,
+        starts: StartRecord | NoRecord,
         shutdown: Shutdown,
         shared: Any,
         owns_loop: bool,
@@ -64,6 +66,7 @@ class HandlerExecutor:
         self.tracing = settings.tracing
         self.slots = slots
         self.settler = settler
+        self.starts = starts
         self.shutdown = shutdown
         self.worker = settings.worker
         self.hooks = settings.hooks
@@ -81,7 +84,9 @@ class HandlerExecutor:
         self._owns_loop = owns_loop
         self._loop = asyncio.get_running_loop()
         self.is_warm = asyncio.Event()
-        self._children = Children(store.url, counters, store.keys, max_rss=settings.max_rss)
+        self._children = Children(
+            store.url, counters, store.keys, max_rss=settings.max_rss, preload=settings.preload
+        )
         self._loader = Loader(self)
         self._batches = Batches(self)
         self._relay = Relay(store.clock, slots.reach)

@@ -30,6 +30,7 @@ from fencepost.store.interface.queue import Claim, ClaimRequest
 from fencepost.store.interface.store import Store, Topic
 from fencepost.store.plan import Operation, Plan
 from fencepost.worker.backoff import StoreBackoff
+from fencepost.worker.orphans import Orphans
 from fencepost.worker.run.executor import HandlerExecutor
 from fencepost.worker.run.heartbeater import Heartbeater
 from fencepost.worker.run.inflight import InFlight, InFlightJob, interrupt_lost
@@ -55,6 +56,7 @@ class Fetcher:
         slots: WorkerSlots,
         settler: Settler,
         heartbeater: Heartbeater,
+        orphans: Orphans | None,
         may_block: bool,
     ) -> None:
         self._store = store
@@ -65,12 +67,15 @@ class Fetcher:
         self._slots = slots
         self._settler = settler
         self._heartbeater = heartbeater
+        self._orphans = orphans
         self._may_block = may_block
 
     async def run(self) -> None:
         """Claim and start until the worker stops or, until idle, until nothing is claimable."""
         slots = self._slots
         await self._executor.warm_up()
+        if self._orphans is not None:
+            await self._orphans.step()
         await self._recover_expired()
         tasks, counters = self._executor.tasks, self._executor.counters
         await declare_limits(

@@ -198,7 +198,7 @@ class Heartbeater:
         return min(ends, default=math.inf) - now
 
     def _lose(self, held: InFlightJob, reason: CancelReason) -> None:
-        if self._inflight.drop(held.job.id, held.job.lease.token) is not None:
+        if self._inflight.lose(held):
             self._on_lost(held, reason)
 
 

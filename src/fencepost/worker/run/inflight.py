@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fencepost.core.bounds import START_WITHIN
+from fencepost.core.bounds import START_WITHIN, UNSETTLED_MAX
 from fencepost.core.job.job import ClaimedJob, Dependency
 from fencepost.core.job.outcome import Settlement
 from fencepost.observe import names
@@ -59,10 +60,13 @@ def interrupt_lost(held: InFlightJob, reason: CancelReason, counters: Counters) 
 class InFlight:
     """Which jobs are held, by id."""
 
-    def __init__(self) -> None:
+    def __init__(self, lost_max: int = UNSETTLED_MAX) -> None:
         self._mutex = threading.Lock()
         self.held: dict[str, InFlightJob] = {}
         """Changed under the mutex."""
+        self.lost: deque[str] = deque(maxlen=lost_max)
+        """Tokens of started jobs that were lost: the store may not know yet that they have ended,
+        if the reply to a heartbeat was lost."""
 
     def take(
         self, jobs: Sequence[ClaimedJob], *, asked_at: float, answered_at: float
@@ -88,6 +92,13 @@ class InFlight:
             held.is_dropped = True
             return self.held.pop(job_id)
 
+    def lose(self, held: InFlightJob) -> bool:
+        """Drop a job whose lease is lost; return False if it is not held any more."""
+        token = held.job.lease.token
+        with self._mutex:
+            self.lost.append(token)  # first: ``started`` must find it here or among what is held
+        return self.drop(held.job.id, token) is not None
+
     def drop_all(self, settlements: Sequence[Settlement]) -> None:
         """Drop jobs whose settlements the store has answered."""
         with self._mutex:
@@ -96,6 +107,16 @@ class InFlight:
                 if held is not None and held.job.lease.token == settlement.token:
                     held.is_dropped = True
                     del self.held[settlement.job_id]
+
+    def started(self) -> list[str]:
+        """Return the tokens under which handlers have started, and which may still be good."""
+        tokens = [
+            held.job.lease.token
+            for held in self.everything()
+            if held.attempt is not None and held.attempt.unbegun is None
+        ]
+        with self._mutex:
+            return [*tokens, *self.lost]
 
     def everything(self) -> list[InFlightJob]:
         """Return all that is held."""

@@ -4,20 +4,20 @@ import { useEffect, useState } from "preact/hooks";
 import { request } from "../../api/client";
 import { useQuery } from "../../api/query";
 import type { DeadLetter, DeadLetterPage, Discarded, Group, Groups, JobView } from "../../api/types";
-import { Act, Empty, Gauge, JobLink, Link, Loading, Panel, Pill, Problem, Stale, Time } from "../../parts/basics";
+import { Act, Empty, Gauge, Link, Loading, Panel, Pill, Problem, Stale, Time } from "../../parts/basics";
 import { ask } from "../../parts/dialog";
-import { JsonTree } from "../../parts/json-tree";
 import { Page } from "../../parts/shell";
 import { Bars } from "../../parts/spark";
 import { count, many, percent } from "../../pure/format";
-import { common, isOf } from "../../pure/groups";
+import { common, isOf, worstFirst } from "../../pure/groups";
 import { field, type Json, parseExact } from "../../pure/json";
 import { className } from "../../pure/trace";
 import { act, locked, refusalText } from "../../state/actions";
 import { params } from "../../state/route";
 import { say } from "../../state/toast";
 import { FailureView } from "../job/attempts";
-import { ReplayPanel, ReplaysPanel } from "./replays";
+import { ReplaysPanel } from "./replays";
+import { ReplayPanel } from "./workbench";
 
 const LETTERS = 200;
 
@@ -28,13 +28,13 @@ const readSample = (text: string): Sample => ({ job: JSON.parse(text), tree: par
 export function DeadLetters() {
   const type = params.value.get("type");
   const query = type ? `&type=${encodeURIComponent(type)}` : "";
-  const told = useQuery<Groups>(`v1/dead-letters/groups${type ? `?type=${encodeURIComponent(type)}` : ""}`, { every: 10, pace: 3 });
+  const read = useQuery<Groups>(`v1/dead-letters/groups${type ? `?type=${encodeURIComponent(type)}` : ""}`, { every: 10, pace: 3 });
   const letters = useQuery<DeadLetterPage>(`v1/dead-letters?limit=${LETTERS}${query}`, { every: 10, pace: 3 });
   const found = letters.data?.dead_letters;
-  const groups = told.data?.groups;
+  const groups = read.data && worstFirst(read.data.groups);
   const chosen = groups?.find((group) => group.id === params.value.get("group")) ?? groups?.[0];
   const total = groups?.reduce((sum, group) => sum + group.count, 0) ?? 0;
-  const isCut = told.data ? !told.data.is_complete : letters.data?.next != null;
+  const isCut = read.data ? !read.data.is_complete : letters.data?.next != null;
   return (
     <Page title="Dead letters">
       <Stale error={letters.error} at={letters.at} />
@@ -81,7 +81,7 @@ function GroupView({ group, letters }: { group: Group; letters: DeadLetter[] }) 
       <section class="panel">
         <div class="body stack8">
           <div class="row wrap">
-            <h2 class="title h18">{group.type}</h2><Pill state="dead_letter">{many(group.count, "dead letter")}</Pill><span class="grow" />
+            <h2 class="title h18">{group.type}</h2><Pill state="dead_letter">{many(group.count, "dead letter")}</Pill>{group.is_rising && <span class="c s-dead_letter sm">rising, {count(group.trend.at(-1) ?? 0)} within the hour</span>}<span class="grow" />
             <Link class="btn" to={`jobs?state=dead_letter&type=${encodeURIComponent(group.type)}`}>Show the jobs</Link>
             <Act role={locked("operate")} kind="danger" onClick={() => askDiscard(group)}>Discard all…</Act>
           </div>
@@ -89,13 +89,8 @@ function GroupView({ group, letters }: { group: Group; letters: DeadLetter[] }) 
         </div>
       </section>
       {letters.length > 1 && <CommonPanel letters={letters} />}
-      <Panel title="Sample" note={id && `${at + 1} of ${group.sample.length} newest`} tools={<>
-        {group.sample.length > 1 && <button class="btn quiet" type="button" onClick={() => setAt((at + 1) % group.sample.length)}>Next sample</button>}
-        {id && <Link class="btn quiet" to={`jobs/${id}`}>Open, edit and copy</Link>}
-      </>}>
-        <div class="body stack8">{id && <span>Job <JobLink id={id} /></span>}{sample.data && (payload ? <JsonTree tree={payload} /> : <p class="q">The payload is not JSON, or cannot be read here.</p>)}</div>
-      </Panel>
-      <ReplayPanel group={group} sample={id} />
+      <ReplayPanel group={group} sample={id} payload={sample.data && (payload ?? null)} note={id && `${at + 1} of ${group.sample.length} newest`}
+        onNext={group.sample.length > 1 ? () => setAt((at + 1) % group.sample.length) : undefined} />
     </div>
   );
 }

@@ -1,13 +1,14 @@
 // The graph, left to right. Dagre is loaded when the first graph is shown; it pans inside its panel.
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { FlowEdge, FlowView } from "../../api/types";
 import { to } from "../../api/root";
 import { Loading } from "../../parts/basics";
-import { between, duration, stateName } from "../../pure/format";
-import { type Graph, type GraphNode, graphOf } from "../../pure/graph";
+import { noteOf, titleOf } from "../../pure/flow-words";
+import { stateName } from "../../pure/format";
+import type { Graph, GraphNode } from "../../pure/graph";
 import { now } from "../../state/clock";
 import { go } from "../../state/route";
+import type { Parts } from "./index";
 
 const WIDTH = 168;
 const HEIGHT = 44;
@@ -32,8 +33,15 @@ async function place(graph: Graph): Promise<Placed> {
   };
 }
 
-export function FlowGraph({ flow, edges, chosen, onChoose }: { flow: FlowView; edges: FlowEdge[]; chosen: string | null; onChoose: (node: GraphNode) => void }) {
-  const graph = graphOf(flow.jobs, edges);
+export function GraphLegend() {
+  return (
+    <div class="legend no-phone">
+      <span><i class="solid crit" />critical path</span><span class="s-plain"><i class="dash" />not yet</span><span class="s-failed"><i class="dash" />ended by what it waited for</span>
+    </div>
+  );
+}
+
+export function FlowGraph({ graph, jobs, edges, chosen, onChoose }: Parts & { graph: Graph; chosen: string | null; onChoose: (node: GraphNode) => void }) {
   const shape = useMemo(() => JSON.stringify([graph.nodes.map((node) => node.id), graph.edges.map((edge) => [edge.from, edge.to])]), [graph]);
   const [placed, setPlaced] = useState<Placed | null>(null);
   const [zoom, setZoom] = useState(0);
@@ -50,8 +58,8 @@ export function FlowGraph({ flow, edges, chosen, onChoose }: { flow: FlowView; e
     <div class="flowbox">
       <div class="flow" ref={box} tabIndex={0} role="group" aria-label="Graph; drag or use the arrow keys to pan" onPointerDown={(event) => pan(event, box.current!)}>
         <svg class="graph" width={placed.width * scale} height={placed.height * scale} viewBox={`0 0 ${placed.width} ${placed.height}`}>
-          {graph.edges.map((edge) => <path key={`${edge.from}\n${edge.to}`} class={`edge ${edge.isDone ? "done" : "wait"} ${edge.isCritical ? "crit" : ""}`} d={lineOf(placed.lines.get(`${edge.from}\n${edge.to}`) ?? [])} />)}
-          {graph.nodes.map((node) => <NodeBox key={node.id} node={node} at={placed.nodes.get(node.id)} isChosen={node.id === chosen} onChoose={onChoose} />)}
+          {graph.edges.map((edge) => <path key={`${edge.from}\n${edge.to}`} class={`edge ${edge.isBlame ? "no" : edge.isDone ? "done" : "wait"} ${edge.isCritical && !edge.isBlame ? "crit" : ""}`} d={lineOf(placed.lines.get(`${edge.from}\n${edge.to}`) ?? [])} />)}
+          {graph.nodes.map((node) => <NodeBox key={node.id} node={node} note={noteOf(node, jobs, edges, now.value)} at={placed.nodes.get(node.id)} isChosen={node.id === chosen} onChoose={onChoose} />)}
         </svg>
       </div>
       <div class="zoom">
@@ -89,23 +97,25 @@ function pan(event: PointerEvent, box: HTMLElement): void {
 
 const cut = (text: string, length: number) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
 
-function NodeBox({ node, at, isChosen, onChoose }: { node: GraphNode; at: { x: number; y: number } | undefined; isChosen: boolean; onChoose: (node: GraphNode) => void }) {
+type BoxProps = { node: GraphNode; note: string; at: { x: number; y: number } | undefined; isChosen: boolean; onChoose: (node: GraphNode) => void };
+
+function NodeBox({ node, note, at, isChosen, onChoose }: BoxProps) {
   if (!at) return null;
   const [x, y] = [at.x - WIDTH / 2, at.y - HEIGHT / 2];
-  const many = node.names.length;
+  const isMany = node.names.length > 1;
   const job = node.jobs[0]!;
-  const done = node.jobs.filter((each) => each.state === "completed").length;
-  const time = job.started_at ? duration(between(job.started_at, job.completed_at ?? now.value)) : stateName(node.state);
-  const title = cut(many > 1 ? `${node.type} × ${many}` : node.names[0]!, 20);
-  const note = many > 1 ? `${done} of ${many} done` : time;
+  const done = node.jobs.filter((each) => each.state === "completed").length / node.jobs.length;
+  const title = cut(titleOf(node), 20);
   return (
-    <a class={`node s-${node.state} ${isChosen ? "sel" : ""}`} href={to(`jobs/${job.id}`)} aria-label={`${title} ${cut(note, 22)}, ${node.type}, ${stateName(node.state)}`}
+    <a class={`node s-${node.state} ${isChosen ? "sel" : ""}`} href={to(`jobs/${job.id}`)} aria-label={`${title} ${cut(note, 26)}, ${node.type}, ${stateName(node.state)}`}
       onClick={(event) => { event.preventDefault(); event.stopPropagation(); onChoose(node); }} onDblClick={() => go(`jobs/${job.id}`)}>
-      {many > 1 && <rect class="box" x={x + 5} y={y + 5} width={WIDTH} height={HEIGHT} rx="6" />}
+      {isMany && <rect class="box" x={x + 6} y={y + 6} width={WIDTH} height={HEIGHT} rx="6" />}
+      {isMany && <rect class="box" x={x + 3} y={y + 3} width={WIDTH} height={HEIGHT} rx="6" />}
       <rect class="box" x={x} y={y} width={WIDTH} height={HEIGHT} rx="6" />
       <use class="gs" href={`#g-${node.state}`} x={x + 10} y={y + 14} width="16" height="16" />
       <text x={x + 34} y={y + 19}>{title} </text>
-      <text class="q" x={x + 34} y={y + 34}>{cut(note, 22)}</text>
+      <text class={["running", "failed", "dead_letter", "retrying"].includes(node.state) ? "e" : "q"} x={x + 34} y={y + 34}>{cut(note, 26)}</text>
+      {isMany && done > 0 && <rect class="fill s-completed" x={x + 10} y={y + HEIGHT - 4} width={(WIDTH - 20) * done} height="2" />}
     </a>
   );
 }

@@ -10,14 +10,16 @@ import type { Beat } from "./timeline";
 const LENGTH = 2 * Math.PI * 48;
 const TTL_GUESS = 30;
 const FRESH = 8000;
+/** Milliseconds after a claim in which an attempt starts. */
+const CLAIMED_WITHIN = 1000;
 const reduced = matchMedia("(prefers-reduced-motion: reduce)");
 
-/** Heartbeats that were told while the page was open: each moves the expiry. */
+/** Heartbeats that are known: each moves the expiry, while the page is open. With a TTL of its own, a job also says when the last one before was. */
 export function useBeats(job: JobView | undefined): { beats: Beat[]; ttl: number } {
   const seen = useRef<{ version: number; expiry: string; beats: Beat[]; ttl: number }>({ version: 0, expiry: "", beats: [], ttl: 0 });
   const lease = job?.lease;
   const held = seen.current;
-  if (lease && lease.version !== held.version) seen.current = { version: lease.version, expiry: lease.expires_at, beats: [], ttl: 0 };
+  if (lease && lease.version !== held.version) seen.current = { version: lease.version, expiry: lease.expires_at, beats: firstBeats(job), ttl: 0 };
   if (lease) {
     const kept = seen.current;
     const left = -between(lease.expires_at, rightNow());
@@ -27,8 +29,16 @@ export function useBeats(job: JobView | undefined): { beats: Beat[]; ttl: number
     }
     kept.ttl = Math.max(kept.ttl, left);
   }
-  const told = job?.policy.lease_ttl;
-  return { beats: seen.current.beats, ttl: told ?? Math.max(seen.current.ttl, job?.lease ? 1 : TTL_GUESS) };
+  const ttl = job?.policy.lease_ttl;
+  return { beats: seen.current.beats, ttl: ttl ?? Math.max(seen.current.ttl, job?.lease ? 1 : TTL_GUESS) };
+}
+
+/** The heartbeat before the page was opened, if the length of the lease is known and it is not the claim itself. */
+function firstBeats(job: JobView): Beat[] {
+  const { lease, started_at: started } = job;
+  if (!lease || !started || job.policy.lease_ttl === null) return [];
+  const at = Date.parse(lease.expires_at) - job.policy.lease_ttl * 1000;
+  return at - Date.parse(started) > CLAIMED_WITHIN ? [{ at, version: lease.version }] : [];
 }
 
 export function LeasePanel({ job, fence, ttl, beats, at, refusals }: {

@@ -22,7 +22,7 @@ export function WhyPanel({ job, reasons }: { job: JobView; reasons: Reason[] | u
             {/`(fencepost [^`]+)`/.exec(reason.text)?.[1] && <CopyCommand text={/`(fencepost [^`]+)`/.exec(reason.text)![1]!} />}
           </div>
         ))}
-        {job.progress && <Progress job={job} />}
+        {job.progress && job.state !== "completed" && <Progress job={job} />}
       </div>
     </Panel>
   );

@@ -127,7 +127,7 @@ function LaneLine({ lane, next, beats, right, job, hasEnd }: {
   );
 }
 
-/** A heartbeat that was told while the page was open. */
+/** A heartbeat that was seen while the page was open. */
 function Tick({ beat, lane }: { beat: Beat; lane: Lane }) {
   const from = Date.parse(lane.attempt.started_at);
   const end = lane.attempt.ended_at ? Date.parse(lane.attempt.ended_at) : now.value;

@@ -25,12 +25,12 @@ function values(field: string, queues: QueueView[]): string[] {
   return [];
 }
 
-export function suggest(text: string, queues: QueueView[], told: string[]): Suggestion[] {
+export function suggest(text: string, queues: QueueView[], completions: string[]): Suggestion[] {
   const colon = text.indexOf(":");
   const field = text.slice(0, Math.max(colon, 0));
   if (isField(field)) {
     const start = text.slice(colon + 1).toLowerCase();
-    const known = [...new Set([...values(field, queues), ...told])];
+    const known = [...new Set([...values(field, queues), ...completions])];
     return known.filter((value) => value.toLowerCase().includes(start)).slice(0, LIMIT)
       .map((value) => ({ text: `${field}:${value}`, note: "", isWhole: true }));
   }
@@ -40,9 +40,9 @@ export function suggest(text: string, queues: QueueView[], told: string[]): Sugg
 
 /** Values of a field by the store, where the server has a route for them. */
 function useCompletions(text: string): string[] {
-  const [told, setTold] = useState<string[]>([]);
+  const [completions, setCompletions] = useState<string[]>([]);
   useEffect(() => {
-    setTold([]);
+    setCompletions([]);
     const colon = text.indexOf(":");
     const field = text.slice(0, Math.max(colon, 0));
     if (!["queue", "type"].includes(field)) return;
@@ -50,7 +50,7 @@ function useCompletions(text: string): string[] {
     const timer = setTimeout(() => {
       const query = new URLSearchParams({ field, prefix: text.slice(colon + 1), limit: String(LIMIT) });
       get<{ values: string[] }>(`v1/completions?${query}`, stop.signal)
-        .then((reply) => setTold(reply.values))
+        .then((reply) => setCompletions(reply.values))
         .catch(() => undefined);
     }, 120);
     return () => {
@@ -58,7 +58,7 @@ function useCompletions(text: string): string[] {
       stop.abort();
     };
   }, [text]);
-  return told;
+  return completions;
 }
 
 export function FilterBar({ conditions, queues }: { conditions: Condition[]; queues: QueueView[] }) {

@@ -5,6 +5,7 @@ import { useQuery } from "../../api/query";
 import { may } from "../../api/session";
 import type { JobCount, JobSummary, Queues } from "../../api/types";
 import { Act, Empty, Loading, Problem, Stale } from "../../parts/basics";
+import { Pick } from "../../parts/pick";
 import { Page } from "../../parts/shell";
 import { count } from "../../pure/format";
 import { isCounted, isLooked, isOldestFirst, jobsQuery, readFilter, selecting, withCondition, writeFilter } from "../../pure/filter";
@@ -19,6 +20,7 @@ import { JobRow } from "./row";
 import { StatesNav } from "./states";
 
 const TOP = 80;
+const SPANS = ["15m", "1h", "24h", "7d"];
 
 /** How many match, in words; null if it is not known. What reads jobs one by one is not counted. */
 function useCount(query: string, isFree: boolean, isCostly: boolean): string | null {
@@ -77,6 +79,10 @@ export function Jobs() {
     if (picked.size >= Math.min(rows.length, PAGE) && chosen.length) setAll(true);
     else setPicked(new Map(rows.map((job) => [job.id, job])));
   }
+  function within(span: string | null): void {
+    const rest = conditions.filter(({ field }) => field !== "since");
+    go(`jobs${writeFilter(span === null ? rest : withCondition(rest, { field: "since", value: span }))}`, { keepsScroll: true });
+  }
   function turn(): void {
     const rest = conditions.filter(({ field }) => field !== "order");
     go(`jobs${writeFilter(isOldest ? rest : withCondition(rest, { field: "order", value: "oldest" }))}`, { keepsScroll: true });
@@ -91,7 +97,11 @@ export function Jobs() {
   return (
     <Page title="Jobs">
       <StatesNav queues={queues} conditions={conditions} />
-      <FilterBar conditions={conditions} queues={queues ?? []} />
+      <div class="row filters">
+        <FilterBar conditions={conditions} queues={queues ?? []} />
+        <Pick label="Submitted within" all="Any time" names={SPANS} shown={(span) => `Last ${span.replace(/(\d+)/, "$1 ").replace("m", "min")}`}
+          value={conditions.find(({ field }) => field === "since")?.value ?? null} onChange={within} />
+      </div>
       {isCostly && <Looked list={list} />}
       <Stale error={list.head.error} at={list.head.at} />
       <section class="panel" onPointerEnter={() => (isOver.current = true)} onPointerLeave={() => (isOver.current = false)}>
@@ -107,7 +117,7 @@ export function Jobs() {
                   <th><input type="checkbox" aria-label="Select this page" onClick={() => (picked.size ? clear() : pickPage())}
                     checked={picked.size > 0 && picked.size >= rows.length} /></th>
                 )}
-                <th>State</th><th>Type and queue</th><th>Id</th><th>Prio</th><th class="n">Attempt</th>
+                <th>State</th><th>Type, queue and payload</th><th>Id</th><th>Prio</th><th class="n">Attempt</th>
                 <th>What it is doing, or waits for</th><th class="n">
                   <button class="sort" type="button" onClick={turn} title={isOldest ? "Oldest first; show the newest first" : "Newest first; show the oldest first"}>
                     Age <span aria-hidden="true">{isOldest ? "↑" : "↓"}</span><span class="vh">{isOldest ? "oldest first" : "newest first"}</span>
@@ -162,19 +172,19 @@ function Looked({ list }: { list: ReturnType<typeof useJobs> }) {
   );
 }
 
-/** What is new is told, at most every ten seconds to a screen reader, and not pushed in. */
+/** What is new is announced, at most every ten seconds to a screen reader, and not pushed in. */
 function NewRows({ fresh, isMore, onShow }: { fresh: number; isMore: boolean; onShow: () => void }) {
-  const [told, setTold] = useState("");
+  const [announced, setAnnounced] = useState("");
   const last = useRef(0);
   const text = `${count(fresh)}${isMore ? " or more" : ""} new ${fresh === 1 ? "job matches" : "jobs match"}.`;
   useEffect(() => {
-    if (!fresh) return setTold("");
-    const timer = setTimeout(() => { last.current = Date.now(); setTold(text); }, Math.max(0, last.current + 10_000 - Date.now()));
+    if (!fresh) return setAnnounced("");
+    const timer = setTimeout(() => { last.current = Date.now(); setAnnounced(text); }, Math.max(0, last.current + 10_000 - Date.now()));
     return () => clearTimeout(timer);
   }, [text, fresh]);
   return (
     <>
-      <span class="vh" aria-live="polite">{told}</span>
+      <span class="vh" aria-live="polite">{announced}</span>
       {fresh > 0 && <button class="newrows" type="button" onClick={onShow}>{text} Show them <kbd aria-hidden="true">n</kbd></button>}
     </>
   );

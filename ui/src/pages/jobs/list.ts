@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get } from "../../api/client";
 import { useQuery } from "../../api/query";
-import type { JobSummary, JobPage } from "../../api/types";
+import type { JobPage, ListedJob } from "../../api/types";
 import { merge, append, NO_ROWS, type Rows } from "../../pure/rows";
 
 export const PAGE = 50;
@@ -16,7 +16,7 @@ export const lastList: { ids: string[] } = { ids: [] };
 export function useJobs(query: string, isCostly: boolean, isOldestFirst: boolean, holdsStill: () => boolean) {
   const path = `v1/jobs?limit=${PAGE}${query && `&${query}`}`;
   const head = useQuery<JobPage>(path, isCostly ? { every: 60, pace: 30 } : { every: 5, pace: 1 });
-  const [rows, setRows] = useState<Rows<JobSummary>>(NO_ROWS);
+  const [rows, setRows] = useState<Rows<ListedJob>>(NO_ROWS);
   const [next, setNext] = useState<string | null>(null);
   const [further, setFurther] = useState({ looked: 0, unreadable: 0 });
   const pages = useRef(0);

@@ -1,6 +1,6 @@
 // One job of the list: its state, what it is, and in words what it is doing.
 
-import type { JobSummary } from "../../api/types";
+import type { ListedJob } from "../../api/types";
 import { Glyph, Link, StateText } from "../../parts/basics";
 import { age, between, exact, PRIORITIES, short, stateName } from "../../pure/format";
 import { doing, since } from "../../pure/words";
@@ -21,7 +21,7 @@ export function PriorityMark({ value }: { value: number }) {
 }
 
 type Props = {
-  job: JobSummary; isPicked: boolean; isCursor: boolean; isGone: boolean; canPick: boolean;
+  job: ListedJob; isPicked: boolean; isCursor: boolean; isGone: boolean; canPick: boolean;
   onPick: (isRange: boolean) => void;
 };
 
@@ -52,14 +52,10 @@ export function JobRow({ job, isPicked, isCursor, isGone, canPick, onPick }: Pro
   );
 }
 
-function Labels({ job }: { job: JobSummary }) {
+/** The payload, as far as it fits; where it cannot be shown, the tags. */
+function Labels({ job }: { job: ListedJob }) {
   const tags = Object.entries(job.tags);
   const rest = tags.length - TAGS_SHOWN;
-  return (
-    <span class="pay no-phone">
-      {job.queue}
-      {tags.slice(0, TAGS_SHOWN).map(([name, value]) => ` ${name}=${value}`).join("")}
-      {rest > 0 && ` +${rest}`}
-    </span>
-  );
+  const words = tags.slice(0, TAGS_SHOWN).map(([name, value]) => ` ${name}=${value}`).join("") + (rest > 0 ? ` +${rest}` : "");
+  return <span class="pay no-phone" title={`queue ${job.queue}${words}`}>{job.queue} {job.preview && job.preview !== "{}" ? job.preview : words}</span>;
 }

@@ -17,7 +17,7 @@ export function AttentionList({ items }: { items: Item[] }) {
           <div class={`att s-${state} ${item.level === "now" ? "" : "low"}`} key={`${item.code}${item.target.name}${index}`}>
             <Icon name={ICONS[item.code] ?? "alert"} state={state} />
             <div class="tr"><b>{title}</b>{title !== item.text && <div class="m sm tr" title={item.text}>{sentence(item.text)}.</div>}</div>
-            <span class="since">{item.since && <>since <Time at={item.since} /></>}</span>
+            <span class="since">{item.since && <Time at={item.since} />}</span>
             <Next item={item} />
           </div>
         );

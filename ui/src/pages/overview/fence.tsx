@@ -16,8 +16,8 @@ export function FencePanel({ queues, stats }: { queues: QueueView[] | null; stat
   return (
     <Panel title="Fence">
       <div class="fence4">
-        <div><div class="sm m">HeldLeases held</div><div class="v">{queues ? count(held) : "–"}</div><div class="sm q">one a job, never two</div></div>
-        {known && <div><div class="sm m">Ended, not recovered</div><div class={`v ${expired ? "c s-retrying" : ""}`}>{count(expired)}</div><div class="sm q">the next claim takes them</div></div>}
+        <div><div class="sm m">Leases held</div><div class="v">{queues ? count(held) : "–"}</div><div class="sm q">one a job, never two</div></div>
+        {known && <div><div class="sm m">Ended, not recovered</div><div class={`v ${expired ? "c s-retrying" : ""}`}>{count(expired)}</div><div class="sm q">claims take them back</div></div>}
         {known && <div><div class="sm m">Shortest lease</div><div class="v">{next ? duration(Math.max(0, -between(next.expires_at, now.value))) : "–"}</div><div class="sm q tr">{next?.worker ?? "nobody runs"}</div></div>}
         {refused !== undefined && <div><div class="sm m">Stale writes refused</div><div class={`v ${refused ? "c s-refused" : ""}`}>{count(refused)}</div><div class="sm q">none changed anything</div></div>}
       </div>

@@ -8,7 +8,6 @@ together without ``begin`` are one transaction, committed at the Sync that ends 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -23,6 +22,7 @@ from psycopg.pq.abc import PGresult
 
 from fencepost.platform.sockets import READABLE, WRITABLE, poller
 from fencepost.store.plan import Row, Statement
+from fencepost.store.postgres.engine.placeholders import numbered
 from fencepost.store.postgres.engine.search_path import FIX
 
 ANSWER_TIMEOUT = 60.0
@@ -35,7 +35,6 @@ WRITING = READABLE | WRITABLE
 SQLSTATE = pq.DiagnosticField.SQLSTATE
 
 _Key = tuple[bytes, tuple[int, ...]]
-_PLACEHOLDER = re.compile(r"(%.)", re.DOTALL)
 _ANSWERED = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
 
@@ -276,17 +275,7 @@ class ServerSession(psycopg.Connection[Row]):
 
 @lru_cache(maxsize=1_000)
 def _numbered(sql: str) -> bytes:
-    """Return *sql* with $1, $2 … for each %s, and % for each %%."""
-    pieces = _PLACEHOLDER.split(sql)
-    count = 0
-    for index in range(1, len(pieces), 2):
-        if pieces[index] == "%%":
-            pieces[index] = "%"
-        else:
-            assert pieces[index] == "%s", f"{pieces[index]!r} is not a placeholder, in {sql!r}"
-            count += 1
-            pieces[index] = f"${count}"
-    return "".join(pieces).encode()
+    return numbered(sql).encode()
 
 
 @lru_cache(maxsize=100)

@@ -3,6 +3,9 @@
 Ours are ``listen`` (a second URL, percent-encoded, that leads to the server without a pooler) and
 ``pool_size``. Everything else is handed to libpq as it was written, so that whatever it knows
 (``sslmode``, ``connect_timeout``, ``target_session_attrs`` …) works. No error shows a password.
+
+The scheme may name the driver that the application uses, as SQLAlchemy's URLs do. What asyncpg
+alone understands in such a URL is translated or left out: our connections are psycopg's.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from fencepost.core.display import MASK, shortened, shown, shown_url
 from fencepost.errors import ConfigurationError
+from fencepost.store.url import POSTGRES, POSTGRES_DRIVERS
 
 POOL_SIZE_DEFAULT = 10
 POOL_SIZE_MAX = 1_000
@@ -24,6 +28,16 @@ DIGITS_MAX = 9
 EXAMPLE = "postgresql://user:password@host:5432/database"
 
 _OWN = ("listen", "pool_size")
+_ASYNCPG_ONLY = (
+    "command_timeout",
+    "max_cacheable_statement_size",
+    "max_cached_statement_lifetime",
+    "prepared_statement_cache_size",
+    "prepared_statement_name_func",
+    "statement_cache_size",
+    "timeout",
+)
+"""How asyncpg, or SQLAlchemy over it, uses a connection; not where that leads."""
 _SECRET = ("password", "sslpassword")
 _PLACE = ("user", "host", "port", "dbname")
 
@@ -75,13 +89,25 @@ def parse(url: str) -> Address:
     """Return the address that *url* names, or raise ConfigurationError."""
     # By hand: to libpq a # is a sign like any other, to urllib it ends the URL.
     scheme, separator, rest = url.partition("://")
-    if not separator or scheme.lower() not in ("postgresql", "postgres"):
+    name, _, driver = scheme.lower().partition("+")
+    if not separator or name not in POSTGRES:
         raise _refusal(url, f"it must look like {EXAMPLE}")
+    if driver not in POSTGRES_DRIVERS:
+        raise _refusal(
+            url, f"its driver can be psycopg or asyncpg, or left out; it must look like {EXAMPLE}"
+        )
     place, _, query = rest.partition("?")
     own = dict(parse_qsl(query, keep_blank_values=True))
-    foreign = "&".join(p for p in query.split("&") if p.partition("=")[0] not in _OWN)
+    pairs = [pair for pair in query.split("&") if pair.partition("=")[0] not in _OWN]
+    foreign = "&".join(_without_asyncpg(pairs) if driver == "asyncpg" else pairs)
     options = _libpq_options(f"postgresql://{place}" + (f"?{foreign}" if foreign else ""), url)
     return Address(options, _pool_size(own.get("pool_size"), url), _listen(own.get("listen")))
+
+
+def _without_asyncpg(pairs: list[str]) -> list[str]:
+    """Return the parameters of a URL for asyncpg as libpq knows them."""
+    kept = [pair for pair in pairs if pair.partition("=")[0] not in _ASYNCPG_ONLY]
+    return [f"sslmode={pair[4:]}" if pair.startswith("ssl=") else pair for pair in kept]
 
 
 def _libpq_options(rest: str, url: str) -> dict[str, str]:

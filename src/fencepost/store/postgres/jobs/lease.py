@@ -22,7 +22,7 @@ from fencepost.core.job.policy import Policy, Priority
 from fencepost.core.job.timeouts import deadline, ttl_of
 from fencepost.core.values.names import wanted_ids
 from fencepost.core.values.times import from_us, seconds_to_us
-from fencepost.store.interface.queue import ClaimRequest, LeaseLost
+from fencepost.store.interface.queue import ClaimRequest, LeaseLost, WorkerLease
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.jobs.catalog import Env, Lane
 from fencepost.store.sql.codec import BY_NUMBER, ENCODINGS, encode_json
@@ -30,6 +30,12 @@ from fencepost.store.sql.endings import informed
 
 ISOLATE = "select fencepost.isolate(%s, %s)"
 STATES = "select id::text, state from fencepost.jobs where id = any (%s::uuid[])"
+
+HELD = """
+select j.id::text, x.seq, e.lane, replace(e.lease_token::text, '-', ''), e.worker
+from fencepost.leases e cross join lateral unnest(e.seqs) as x(seq)
+join fencepost.submissions j on j.seq = x.seq where e.worker = any (%s) order by x.seq
+"""
 
 SEQ_END = 1 << 63
 LANE_END = 1 << 31
@@ -60,6 +66,15 @@ def token_mark(lane: int, lease_token: str) -> str:
 def make_token(seq: int, mark: str, job_id: str) -> str:
     """Return the token of one job of a claim."""
     return f"{seq:x}{mark}{job_id[-ID_DIGITS:]}"
+
+
+def held(_: Env, workers: Sequence[str]) -> Plan[list[WorkerLease]]:
+    """Return the leases that workers hold."""
+    rows = yield Statement(HELD, (list(workers),))
+    return [
+        WorkerLease(job_id, make_token(seq, token_mark(lane, lease_token), job_id), worker)
+        for job_id, seq, lane, lease_token, worker in rows
+    ]
 
 
 def read_token(token: str, job_id: str) -> Fence:

@@ -1,6 +1,6 @@
-"""Finds the psycopg connection beneath a caller's connection, and its transaction.
+"""Finds the driver's connection beneath a caller's connection, and its transaction.
 
-SQLAlchemy and Django are not imported: an object can be theirs only if they are loaded.
+SQLAlchemy, Django and asyncpg are not imported: an object can be theirs only if they are loaded.
 """
 
 from __future__ import annotations
@@ -8,27 +8,31 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import psycopg
 from psycopg.pq import TransactionStatus
 
 from fencepost.errors import ConfigurationError
+from fencepost.store.postgres.joins.asyncpg import is_asyncpg
+
+if TYPE_CHECKING:
+    from fencepost.store.postgres.joins.asyncpg import AsyncpgConnection
 
 SUPPORTED = (
-    "give a psycopg 3 connection, a SQLAlchemy Connection or Session over postgresql+psycopg, "
-    "or a Django connection with psycopg 3"
+    "give a connection of psycopg 3 or asyncpg, a SQLAlchemy Connection or Session over "
+    "postgresql+psycopg or postgresql+asyncpg, or a Django connection with psycopg 3"
 )
 
 Sync: TypeAlias = psycopg.Connection[Any]
-Async: TypeAlias = psycopg.AsyncConnection[Any]
+Async: TypeAlias = "psycopg.AsyncConnection[Any] | AsyncpgConnection"
 
 
 def connection_of(given: Any) -> Sync:
     """Return the connection beneath *given*, or raise ConfigurationError."""
     if isinstance(given, psycopg.Connection):
         return given
-    if isinstance(given, psycopg.AsyncConnection) or _is_async_sqlalchemy(given):
+    if _is_async_driver(given) or _is_async_sqlalchemy(given):
         raise ConfigurationError(f"{_shown(given)} is async: await the same method under .aio")
     if _is(given, "sqlalchemy.orm", "Session", "scoped_session"):
         given = given.connection()
@@ -41,8 +45,8 @@ def connection_of(given: Any) -> Sync:
 
 async def async_connection_of(given: Any) -> Async:
     """Return the async connection beneath *given*, or raise ConfigurationError."""
-    if isinstance(given, psycopg.AsyncConnection):
-        return given
+    if _is_async_driver(given):
+        return cast("Async", given)
     if _is(given, "sqlalchemy.ext.asyncio", "AsyncSession", "async_scoped_session"):
         given = await given.connection()
     if _is(given, "sqlalchemy.ext.asyncio", "AsyncConnection"):
@@ -59,6 +63,10 @@ async def async_connection_of(given: Any) -> Async:
     raise ConfigurationError(f"conn cannot be {_shown(given)}; {SUPPORTED}")
 
 
+def _is_async_driver(given: Any) -> bool:
+    return isinstance(given, psycopg.AsyncConnection) or is_asyncpg(given)
+
+
 def _is_async_sqlalchemy(given: Any) -> bool:
     kinds = ("AsyncConnection", "AsyncSession", "async_scoped_session")
     return _is(given, "sqlalchemy.ext.asyncio", *kinds)
@@ -72,7 +80,7 @@ def _beneath_sqlalchemy(connection: Any) -> Sync:
     found = connection.connection.driver_connection
     if isinstance(found, psycopg.Connection):
         return found
-    if isinstance(found, psycopg.AsyncConnection):
+    if _is_async_driver(found):
         raise ConfigurationError(
             "this SQLAlchemy connection belongs to an async engine: give its AsyncConnection or "
             "AsyncSession to the same method under .aio, outside of run_sync"
@@ -86,13 +94,20 @@ async def _beneath_async_sqlalchemy(connection: Any) -> Async:
     found = (await connection.get_raw_connection()).driver_connection
     if isinstance(found, psycopg.AsyncConnection):
         return found
+    if is_asyncpg(found):
+        # SQLAlchemy sends asyncpg's BEGIN with its first statement only. What came before would be
+        # committed by itself, whatever SQLAlchemy does then.
+        if not found.is_in_transaction():
+            await connection.exec_driver_sql("select 1")
+        return cast("Async", found)
     raise _wrong_dialect(connection.dialect)
 
 
 def _wrong_dialect(dialect: Any) -> ConfigurationError:
     return ConfigurationError(
         f"this SQLAlchemy connection is {dialect.name}+{dialect.driver}; a transaction can be "
-        "joined over postgresql+psycopg only: create_engine('postgresql+psycopg://…')"
+        "joined over postgresql+psycopg, or postgresql+asyncpg with .aio: "
+        "create_engine('postgresql+psycopg://…')"
     )
 
 
@@ -115,8 +130,10 @@ def _beneath_django(wrapper: Any) -> Sync:
 
 def is_loose(connection: Sync | Async) -> bool:
     """Return whether every statement commits by itself: no transaction is open or will be."""
-    is_idle = connection.info.transaction_status == TransactionStatus.IDLE
-    return connection.autocommit and is_idle
+    if isinstance(connection, psycopg.Connection | psycopg.AsyncConnection):
+        is_idle = connection.info.transaction_status == TransactionStatus.IDLE
+        return connection.autocommit and is_idle
+    return not connection.is_in_transaction()
 
 
 @contextmanager
@@ -148,7 +165,8 @@ def _refuse_loose(must_be_open: bool) -> None:
     if must_be_open:
         raise ConfigurationError(
             "this connection is in autocommit mode and outside of a transaction: open one around "
-            "your writes and this call (psycopg: conn.transaction(), Django: transaction.atomic())"
+            "your writes and this call (psycopg, asyncpg: conn.transaction(), Django: "
+            "transaction.atomic())"
         )
 
 

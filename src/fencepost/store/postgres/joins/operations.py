@@ -36,7 +36,7 @@ MARK = "select pg_current_xact_id()::text"
 # The start time tells a server from any other, whatever address it is reached by; it needs no
 # right.
 IDENTITY = """
-select extract(epoch from pg_postmaster_start_time())::text, oid::text
+select extract(epoch from pg_postmaster_start_time())::text, oid::text, datname::text
 from pg_database where datname = current_database()
 """
 # One snapshot answers both questions, so that no commit can come between them.
@@ -59,36 +59,41 @@ class Identity(NamedTuple):
     """Equal for two connections if and only if they lead to the same database."""
 
     started: str
+    number: str
     database: str
 
 
 class Place(NamedTuple):
-    """Where a connection leads, as far as the driver knows without asking the server."""
+    """Where a psycopg connection leads, as it knows without asking the server."""
 
     host: str
     port: int
     database: str
 
 
-def place_of(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> Place:
+def place_of(connection: Any) -> Place | None:
+    """Return where a caller's connection leads; None if its driver, asyncpg, does not say."""
+    if not isinstance(connection, psycopg.Connection | psycopg.AsyncConnection):
+        return None
     info = connection.info
     return Place(info.host, info.port, info.dbname)
 
 
 def identity() -> Plan[Identity]:
-    ((started, database),) = yield Statement(IDENTITY, alone=True)
-    return Identity(started, database)
+    ((started, number, database),) = yield Statement(IDENTITY, alone=True)
+    return Identity(started, number, database)
 
 
 IDENTIFY: Operation[Identity] = Operation(Declaration("identify", Effect.READ), identity)
 
 
-def check_same(ours: Identity, theirs: Identity, place: Place, where: str) -> None:
+def check_same(ours: Identity, theirs: Identity, place: Place | None, where: str) -> None:
     """Raise if a caller's connection does not lead to the store's database."""
     if ours != theirs:
+        server = "" if place is None else f" on {place.host or 'localhost'}:{place.port}"
         raise ConfigurationError(
-            f"conn leads to another database ({place.database!r} on {place.host or 'localhost'}:"
-            f"{place.port}) than this app's store ({where}); a job stored there would never run"
+            f"conn leads to another database ({theirs.database!r}{server}) than this app's store "
+            f"({where}); a job stored there would never run"
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from psycopg.rows import tuple_row
@@ -13,6 +13,10 @@ from fencepost.generators import drive, drive_async
 from fencepost.store.plan import Operation, Plan, Row, Statement
 from fencepost.store.postgres.engine.errors import is_schema_missing, translate
 from fencepost.store.postgres.engine.search_path import EXCHANGE, restore
+from fencepost.store.postgres.joins.asyncpg import BorrowedAsyncpg, CastStatements, as_psycopg
+
+if TYPE_CHECKING:
+    from fencepost.store.postgres.joins.asyncpg import AsyncpgConnection
 
 T = TypeVar("T")
 
@@ -55,29 +59,40 @@ def run_in(connection: Any, operation: Operation[T]) -> T:
             raise
         borrowed.execute(restore(path))
     except psycopg.Error as error:
-        if is_schema_missing(error):
-            raise translate(error, sent_commit=False) from error
+        _refuse_without_schema(error)
         raise
     return result
 
 
-async def run_in_async(connection: psycopg.AsyncConnection[Any], operation: Operation[T]) -> T:
-    """Do the same on an async psycopg connection."""
-    borrowed = _BorrowedAsync(connection)
+async def run_in_async(
+    connection: psycopg.AsyncConnection[Any] | AsyncpgConnection,
+    operation: Operation[T],
+    statements: CastStatements | None = None,
+) -> T:
+    """Do the same on an async connection of psycopg or asyncpg, for which *statements* are kept."""
+    borrowed: _BorrowedAsync | BorrowedAsyncpg
+    if isinstance(connection, psycopg.AsyncConnection):
+        borrowed = _BorrowedAsync(connection)
+    else:
+        borrowed = BorrowedAsyncpg(connection, statements or CastStatements())
     try:
         ((path, _),) = await borrowed.execute(EXCHANGE)
         try:
             result = await drive_async(operation.start(), borrowed.execute)
         except BaseException:
-            with suppress(psycopg.Error):
+            with suppress(*borrowed.errors):
                 await borrowed.execute(restore(path))
             raise
         await borrowed.execute(restore(path))
-    except psycopg.Error as error:
-        if is_schema_missing(error):
-            raise translate(error, sent_commit=False) from error
+    except borrowed.errors as error:
+        _refuse_without_schema(as_psycopg(error))
         raise
     return result
+
+
+def _refuse_without_schema(error: psycopg.Error) -> None:
+    if is_schema_missing(error):
+        raise translate(error, sent_commit=False) from error
 
 
 class _Borrowed:
@@ -100,6 +115,8 @@ class _Borrowed:
 
 
 class _BorrowedAsync:
+    errors: tuple[type[Exception], ...] = (psycopg.Error,)
+
     def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
         self._connection = connection
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.job.job import NewJob
+from fencepost.core.values.times import from_us
 from fencepost.store.interface.records.events import EventReply
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.jobs.catalog import Env
@@ -15,6 +16,8 @@ from fencepost.store.postgres.joins.transaction import all_or_none
 from fencepost.store.sql.codec import encode_json
 from fencepost.store.sql.records.events import EventPlans, EventSql, encode_jobs
 
+# In microseconds: a caller's connection may read times in a way of its own.
+SENT_AT = "(extract(epoch from sent_at) * 1000000)::bigint"
 COLUMNS = "id, name, key, sent_at, payload_encoding, payload, payload_bytes, jobs"
 LOAD = f"""
 insert into fencepost.events({COLUMNS})
@@ -32,11 +35,11 @@ EVENTS: EventPlans[Env] = EventPlans(
         send=f"""
 insert into fencepost.events({COLUMNS})
 values (%s, %s, %s, coalesce(%s::timestamptz, clock_timestamp()), %s, %s, %s, %s)
-returning sent_at
+returning {SENT_AT}
 """,
-        page="""
-select seq, id::text, name, key, sent_at, payload_encoding, payload, payload_bytes, jobs
-from fencepost.events{where} order by seq desc limit %s
+        page=f"""
+select seq, id::text, name, key, {SENT_AT}, payload_encoding, payload, payload_bytes, jobs
+from fencepost.events{{where}} order by seq desc limit %s
 """,
         of_name="name = %s",
         before="seq < %s::bigint",
@@ -51,7 +54,7 @@ delete from fencepost.events where ctid = any (array(
 )) returning seq
 """,
     ),
-    CODEC,
+    CODEC._replace(decode_time=from_us),
     # By the server's clock.
     enqueue=lambda env, jobs, *, atomic, now: accept(env, jobs, atomic=atomic),  # noqa: ARG005
 )

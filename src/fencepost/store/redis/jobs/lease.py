@@ -10,10 +10,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from fencepost.core.values.names import wanted_ids
-from fencepost.store.interface.queue import Beat, LeaseLost, Save, Spawn
+from fencepost.store.interface.queue import Beat, LeaseLost, Save, Spawn, WorkerLease
 from fencepost.store.plan import Plan
+from fencepost.store.redis.documents.document import read_lease
 from fencepost.store.redis.documents.kept import Kept
 from fencepost.store.redis.documents.unit import Unit
+from fencepost.store.redis.jobs.catalog import Env, number_of
 from fencepost.store.sql.endings import informed
 
 Reply = TypeVar("Reply")
@@ -48,6 +50,22 @@ def read_token(token: str) -> Fence:
     # Exactly as written: int() also accepts " 1", "0x1" and "1_0".
     is_own = token.isascii() and bool(claim) and make_token(*fence) == token
     return fence if is_own and 0 < fence.seq < SEQ_END else NOWHERE
+
+
+def held(env: Env, workers: Sequence[str]) -> Plan[list[WorkerLease]]:
+    """Return the leases that workers hold."""
+    unit = Unit(env)
+    (pairs,) = yield from unit.read([b"HGETALL", env.key("lease")])
+    leases = {
+        number_of(number): read_lease(text)
+        for number, text in zip(pairs[::2], pairs[1::2], strict=True)
+    }
+    own = {seq: lease for seq, lease in leases.items() if lease.worker in workers}
+    jobs = yield from unit.jobs(sorted(own))
+    return [
+        WorkerLease(kept.id, make_token(seq, own[seq].token), own[seq].worker)
+        for seq, kept in jobs.items()
+    ]
 
 
 def locate(unit: Unit, tokens: Iterable[str]) -> Plan[dict[int, Kept]]:

@@ -72,6 +72,7 @@ class PartitionedQueue(BoundFacet[Hub], QueueFacet):
     enqueue = bound(submit.enqueue)
     claim = bound(leases.claim)
     heartbeat = bound(leases.heartbeat)
+    held = bound(leases.held)
     save = bound(leases.save)
     settle = bound(leases.settle)
     spawn = bound(spawn.spawn)

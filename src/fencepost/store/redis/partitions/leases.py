@@ -24,6 +24,7 @@ from fencepost.store.interface.queue import (
     Save,
     SaveReply,
     SettleReply,
+    WorkerLease,
 )
 from fencepost.store.plan import Operation, Plan
 from fencepost.store.redis.jobs.claim import ShortClaim
@@ -268,6 +269,16 @@ def heartbeat(hub: Hub, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:
     return (
         yield from scatter(hub, beats, numbers, lambda store, part: store.queue.heartbeat(part))
     )
+
+
+def held(hub: Hub, workers: Sequence[str]) -> Plan[list[WorkerLease]]:
+    """Return the leases that workers hold in any partition."""
+    numbers = sorted((yield from hub.refresh()))
+    calls = [
+        PartitionCall(hub.at(number), hub.at(number).queue.held(workers)) for number in numbers
+    ]
+    parts: list[list[WorkerLease]] = (yield from hub.each(calls)) if calls else []
+    return [lease for part in parts for lease in part]
 
 
 def save(hub: Hub, saves: Sequence[Save]) -> Plan[list[SaveReply]]:

@@ -28,9 +28,9 @@ from fencepost.core.job.policy import Policy, Priority
 from fencepost.core.job.timeouts import deadline, next_version, ttl_of
 from fencepost.core.values.names import id_of_digits
 from fencepost.core.values.times import from_us, seconds_to_us
-from fencepost.store.interface.queue import ClaimRequest, Moved
+from fencepost.store.interface.queue import ClaimRequest, Moved, WorkerLease
 from fencepost.store.plan import Plan, Row, Statement
-from fencepost.store.sql.codec import ENCODINGS, RUNNING, decode_tags
+from fencepost.store.sql.codec import ENCODINGS, RUNNING, decode_tags, encode_json
 from fencepost.store.sql.endings import Ending, moved
 from fencepost.store.sqlite.flows.dependents import end_all
 from fencepost.store.sqlite.jobs.catalog import Env, JobCounters, Lane
@@ -69,6 +69,10 @@ from jobs where seq in (select value from json_each(?))
 LARGE = f"""
 select seq, {as_bytes("payload")}, {as_bytes("checkpoint")} from jobs
 where seq in (select value from json_each(?))
+"""
+HELD = f"""
+select lower(hex(id)), seq, lane, lease_token, worker from jobs indexed by jobs_lease
+where state = {RUNNING} and worker in (select value from json_each(?)) order by seq
 """
 OWN_EXPIRY = """
 with own(seq, expires_at) as ({values})
@@ -344,6 +348,15 @@ NOWHERE = Fence(-1, -1, "")
 def make_token(seq: int, lane: int, lease_token: str) -> str:
     """Return the token of one job of a claim."""
     return f"{seq:x}.{lane:x}.{lease_token}"
+
+
+def held(_: Env, workers: Sequence[str]) -> Plan[list[WorkerLease]]:
+    """Return the leases that workers hold."""
+    rows = yield Statement(HELD, (encode_json(workers),))
+    return [
+        WorkerLease(id_of_digits(digits), make_token(*fence), worker)
+        for digits, *fence, worker in rows
+    ]
 
 
 def read_token(token: str) -> Fence:

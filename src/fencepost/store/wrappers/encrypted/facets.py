@@ -91,7 +91,7 @@ class Encrypting(Facet, Generic[F], abstract=True):
 
     def _seal(self, jobs: Sequence[NewJob]) -> list[NewJob]:
         pairs = zip(jobs, self._new_ids(jobs), strict=True)
-        return [self._sealer.seal_new(job, id_) for job, id_ in pairs]
+        return [self._sealer.seal_new(job, job.id or id_) for job, id_ in pairs]
 
     def _new(self, jobs: Sequence[NewJob]) -> SealedJobs:
         return SealedJobs(jobs, self._seal(jobs), self._get, self._opener)

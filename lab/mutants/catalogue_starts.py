@@ -1,0 +1,105 @@
+"""Mutants of the record of starts, and of who reads it when its worker has died."""
+
+from __future__ import annotations
+
+from lab.mutants.mutant import Mutant, Patch, Place
+
+
+def _mutant(name: str, about: str, module: str, old: str, new: str, *tests: str) -> Mutant:
+    patches = (Patch(f"fencepost.worker.{module}", old, new),)
+    return Mutant(f"worker-{name}", about, Place.WORKER, patches, tests)
+
+
+RECORD = "tests/worker/test_start_record.py"
+ORPHANS = "tests/worker/test_orphans.py"
+
+MUTANTS: tuple[Mutant, ...] = (
+    _mutant(
+        "releases-what-had-started",
+        "all that a dead worker held is released, uncounted, started or not",
+        "orphans",
+        "if not dead[lease.worker].has_started(lease.token)]",
+        "if lease.worker]",
+        ORPHANS,
+    ),
+    _mutant(
+        "starts-coroutines-off-the-record",
+        "coroutines start without a word on the record",
+        "run.attempt",
+        "                executor.starts.add(job.lease.token)\n",
+        "                pass\n",
+        ORPHANS,
+    ),
+    _mutant(
+        "starts-threads-off-the-record",
+        "handlers in threads and batches start without a word on the record",
+        "run.attempt",
+        "        return executor.starts.add(self.job.lease.token)\n",
+        "        return True\n",
+        ORPHANS,
+    ),
+    _mutant(
+        "reads-the-record-of-the-living",
+        "a worker that is alive is taken for dead",
+        "starts",
+        "        if try_lock(fd) and os.fstat(fd).st_nlink:\n",
+        "        if os.fstat(fd).st_nlink:\n",
+        RECORD,
+    ),
+    _mutant(
+        "believes-a-record-of-another-boot",
+        "what the disk has of a record after a power cut is believed",
+        "starts",
+        " and then == boot()\n",
+        "\n",
+        RECORD,
+    ),
+    _mutant(
+        "forgets-what-is-held",
+        "a full record goes on without what is still held",
+        "starts",
+        """b"".join(b"%b\\n" % token.encode() for token in self._live()) + text""",
+        "text",
+        RECORD,
+    ),
+    _mutant(
+        "reads-half-a-token",
+        "a token that was being written when the process died counts as started",
+        "starts",
+        '.split(b"\\n")[:-1])',
+        '.split(b"\\n"))',
+        RECORD,
+    ),
+    _mutant(
+        "forgets-lost-leases",
+        "a started job whose lease seems to be lost is off the record",
+        "run.inflight",
+        "            return [*tokens, *self.lost]\n",
+        "            return tokens\n",
+        RECORD,
+    ),
+    _mutant(
+        "keeps-what-does-not-fit-to-itself",
+        "handlers that find no room on the record count as not started",
+        "starts",
+        "            self._map[WHICH] = UNKNOWN\n",
+        "",
+        RECORD,
+    ),
+    _mutant(
+        "starts-after-its-end",
+        "a thread starts its handler after the worker has let go of its record",
+        "starts",
+        "                return not self._is_over\n",
+        "                return True\n",
+        RECORD,
+    ),
+    _mutant(
+        "claims-before-it-looks",
+        "a worker that starts takes new jobs before those of the dead are released",
+        "run.fetcher",
+        "        if self._orphans is not None:\n            await self._orphans.step()\n",
+        "",
+        ORPHANS,
+    ),
+)

@@ -1,0 +1,104 @@
+"""The project's app: one for each process, on the store that Django's settings name.
+
+It exists as soon as it is asked for, and opens its store on first use. Where that is, is read from
+the settings then: a test runner puts another database in their place after tasks were imported.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from django.core.signals import setting_changed
+
+from fencepost.app import App
+from fencepost.django.attempts import with_connections
+from fencepost.django.configuration import SETTING, configured
+from fencepost.django.databases import MEMORY, open_transaction, store_url
+from fencepost.handles.decorators import TaskDeclarer
+
+PROJECT = "fencepost.django.project"
+"""The module that sets Django up and finds the tasks of every installed app."""
+
+_mutex = threading.RLock()
+_made: list[DjangoApp] = []
+
+
+class DjangoApp(App):
+    """An app on the store of a Django project, whose submissions join ``transaction.atomic()``.
+
+    They do so where the store is PostgreSQL and its database that of the transaction. Its handlers
+    run with usable database connections.
+    """
+
+    def __init__(self) -> None:
+        self._given_url: str | None = None
+        super().__init__(MEMORY, **configured().options)
+        self._given_url = None  # the constructor of App has set it; the settings decide
+        session = self.session
+        session.locate = lambda: self.url
+        session.transaction = self.open_transaction
+        session.preload = (PROJECT,)
+        self.task = DjangoTaskDeclarer(session, self.task.retry)
+
+    @property
+    def url(self) -> str:
+        """Where the store is: as the command line says, or the settings."""
+        return self._given_url or store_url()
+
+    @url.setter
+    def url(self, url: str) -> None:
+        self._given_url = url
+
+    @property
+    def is_on_postgres(self) -> bool:
+        return self.store.url.startswith("postgres")
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether this is a test: a store in memory joins nothing, and takes jobs at once."""
+        return self.store.url.startswith(MEMORY)
+
+    def open_transaction(self) -> Any:
+        """Return the connection whose open transaction a submission joins now; None without one."""
+        configuration = configured()
+        if not configuration.is_joinable or not self.is_on_postgres:
+            return None
+        return open_transaction(configuration)
+
+    def follow_settings(self) -> None:
+        """Use the store that the settings name, from the next time it is needed."""
+        if not self.session.url.startswith(MEMORY):  # that of a test, which is still in use
+            self._given_url = None
+            self.close()
+
+    def close(self) -> None:
+        """Close the store, which opens again when it is used: the app is that of the process."""
+        self.session.redirect(self.session.url)
+
+
+class DjangoTaskDeclarer(TaskDeclarer):
+    """Makes functions tasks whose handlers run with usable database connections."""
+
+    def for_event(self, pattern: str) -> DjangoTaskDeclarer:
+        return DjangoTaskDeclarer(self.session, self.retry, pattern)
+
+    def handler(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return with_connections(function)
+
+
+def project_app() -> DjangoApp:
+    """Return the app of this process's Django project."""
+    with _mutex:
+        if not _made:
+            _made.append(DjangoApp())
+        return _made[0]
+
+
+def _on_setting_changed(*, setting: str, **_: Any) -> None:
+    if setting in (SETTING, "DATABASES") and _made:
+        _made[0].follow_settings()
+
+
+setting_changed.connect(_on_setting_changed, dispatch_uid="fencepost.django.application")

@@ -1,0 +1,177 @@
+"""``manage.py check``: the mistakes that are easily made with jobs in a Django project.
+
+Those that ask the store itself run with ``manage.py check --database default``, and before
+``manage.py migrate``, like every check of Django that needs a database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
+
+from fencepost.cli.options import sqlite_path
+from fencepost.core.display import did_you_mean, shown_url
+from fencepost.core.stats.overview import WorkerInfo
+from fencepost.django.application import project_app
+from fencepost.django.configuration import SETTING, Configuration, configured
+from fencepost.django.databases import connection_of, sqlite_file, store_url
+from fencepost.errors import FencepostError
+
+Found = Iterator[Any]
+"""Messages of Django's checks."""
+
+
+def register() -> None:
+    """Add the checks to those of Django."""
+    checks.register(check_settings)
+    checks.register(check_store, checks.Tags.database)
+    checks.register(check_deployment, deploy=True)
+
+
+def check_settings(**_: Any) -> list[Any]:
+    """Check FENCEPOST and the database that it names, without connecting to anything."""
+    try:
+        configuration = configured()
+        connection_of(configuration.database)
+        url = store_url()
+        project_app()
+    except (ImproperlyConfigured, FencepostError, TypeError) as error:
+        return [checks.Error(str(error), id="fencepost.E003")]
+    return [
+        *_shared_file(url),
+        *_old_driver(configuration, url),
+        *_transactions(configuration, url),
+    ]
+
+
+def check_store(databases: Sequence[str] | None = None, **_: Any) -> list[Any]:
+    """Check the store: its schema, and that each queue is served."""
+    configuration = configured()
+    if configuration.database not in (databases or ()):
+        return []
+    app = project_app()
+    try:
+        pending = app.store.pending_migrations()
+        if pending:
+            return [_not_migrated(len(pending), configuration)]
+        return list(_unserved(app.workers.list()))
+    except FencepostError as error:
+        text = f"The store of Fencepost ({shown_url(app.url)}) cannot be used: {error}"
+        hint = "manage.py fencepost doctor says more."
+        return [checks.Warning(text, hint=hint, id="fencepost.W005")]
+
+
+def check_deployment(**_: Any) -> list[Any]:
+    """Check what is worth a thought before a deployment."""
+    configuration = configured()
+    found: list[Any] = []
+    connection = connection_of(configuration.database)
+    is_pooled = bool(connection.settings_dict["OPTIONS"].get("pool"))
+    is_brief = connection.settings_dict["CONN_MAX_AGE"] == 0
+    if connection.vendor == "postgresql" and is_brief and not is_pooled:
+        found.append(
+            checks.Info(
+                f"CONN_MAX_AGE of DATABASES[{configuration.database!r}] is 0: every attempt of a "
+                "job opens a connection to PostgreSQL, and closes it.",
+                hint="Set CONN_MAX_AGE, or OPTIONS['pool'].",
+                id="fencepost.I001",
+            )
+        )
+    if sqlite_path(store_url()) is not None:
+        found.append(
+            checks.Warning(
+                "Jobs are stored in a SQLite file, which only processes on this machine share.",
+                hint="With several machines, use PostgreSQL or Redis.",
+                id="fencepost.W004",
+            )
+        )
+    return found
+
+
+def _shared_file(url: str) -> Found:
+    """Yield an error if the store is a file that Django writes to itself."""
+    file = sqlite_path(url)
+    for alias in connections if file is not None else ():
+        connection = connections[alias]
+        if connection.vendor != "sqlite":
+            continue
+        other = sqlite_file(connection)
+        if other is not None and file is not None and _is_same(file, other):
+            yield checks.Error(
+                f"Fencepost and DATABASES[{alias!r}] share the SQLite file {other}.",
+                hint=f"Leave {SETTING}['URL'] out: jobs are then in a file beside it.",
+                id="fencepost.E004",
+            )
+
+
+def _is_same(file: Path, other: Path) -> bool:
+    with suppress(OSError):
+        return file.resolve() == other.resolve()
+    return file.absolute() == other
+
+
+def _old_driver(configuration: Configuration, url: str) -> Found:
+    """Yield an error if jobs are to join transactions of psycopg2."""
+    connection = connection_of(configuration.database)
+    if not configuration.is_joinable or connection.vendor != "postgresql":
+        return
+    if url.startswith("postgres") and connection.Database.__name__ != "psycopg":
+        yield checks.Error(
+            f"Django uses psycopg2 for DATABASES[{configuration.database!r}], whose transactions "
+            "jobs cannot join.",
+            hint="Install psycopg 3: pip install 'fencepost[postgres]'. Django prefers it.",
+            id="fencepost.E005",
+        )
+
+
+def _transactions(configuration: Configuration, url: str) -> Found:
+    """Yield a warning if a setting about transactions can have no effect."""
+    if configuration.names_database and configuration.url and not url.startswith("postgres"):
+        yield checks.Warning(
+            f"{SETTING} names a database and a store that is not in PostgreSQL: jobs are submitted "
+            "after the commit, and do not join the transaction.",
+            hint=f"That is how it works with {shown_url(url)}; leave out {SETTING}['DATABASE'].",
+            id="fencepost.W001",
+        )
+
+
+def _not_migrated(count: int, configuration: Configuration) -> Any:
+    by_django = configuration.migrate and configuration.is_joinable
+    return checks.Warning(  # an error would keep `manage.py migrate` from applying them
+        f"The store of Fencepost lacks {count} migrations.",
+        hint=f"Run manage.py {'migrate' if by_django else 'fencepost migrate'}.",
+        id="fencepost.W003",
+    )
+
+
+def _unserved(workers: Sequence[WorkerInfo]) -> Found:
+    """Yield a warning for each queue of TASKS that no worker serves, if there are workers."""
+    if not workers:
+        return
+    served = {queue for worker in workers for queue in worker.queues or ()}
+    for alias, queue in _declared_queues():
+        if not any(worker.serves_queue(queue) for worker in workers):
+            yield checks.Warning(
+                f"No worker serves the queue {queue!r} of TASKS[{alias!r}]"
+                f"{did_you_mean(queue, served)}.",
+                hint=f"Start one: manage.py fencepost worker --queue {queue}",
+                id="fencepost.W002",
+            )
+
+
+def _declared_queues() -> Iterator[tuple[str, str]]:
+    """Yield the queues of each entry of TASKS that is ours; none without Django's tasks."""
+    try:
+        from fencepost.django.backend import TasksBackend
+        from fencepost.django.framework import task_backends
+    except ImproperlyConfigured:
+        return
+    for backend in task_backends().all():
+        if isinstance(backend, TasksBackend):
+            yield from ((backend.alias, queue) for queue in sorted(backend.queues))

@@ -1,0 +1,1 @@
+"""One: ``fencepost``, which has all the others."""

@@ -1,0 +1,75 @@
+"""For tests of a Django project: run what was enqueued, in the test's own thread.
+
+``jobs_in_memory()`` suits a ``TestCase``: it needs no store. ``stored_jobs()`` suits a
+``TransactionTestCase``, whose commits are real: jobs are in the store of the test database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from asgiref.sync import async_to_sync
+
+from fencepost.core.job.job import Job
+from fencepost.django.application import DjangoApp
+from fencepost.testing.clock import FakeClock
+from fencepost.testing.runner import LIMIT, Advance, Ran, drive, turns_of
+from fencepost.testing.store import memory_store
+
+
+class EnqueuedJobs:
+    """The jobs of a project's app in a test: what was enqueued, and how to run it."""
+
+    def __init__(self, app: DjangoApp, clock: FakeClock | None = None) -> None:
+        self.app = app
+        self.clock = clock
+        """The clock of a store in memory, which stands still until it is moved."""
+
+    def run(self, *, advance: Advance = None, raises: bool = True) -> list[Ran]:
+        """Run the jobs that are due, in this thread, and return what ran, see ``drain``.
+
+        The first exception of a handler is raised here unless *raises* is false. With *advance*, a
+        duration or "all", time moves on: only for jobs in memory.
+        """
+        turns = turns_of(self.app, advance, raises, LIMIT)
+        # While Django waits for an `async def`, its queries run in this thread: in the transaction
+        # of the test.
+        return drive(turns, async_to_sync(_awaited))
+
+    def list(self, type: Any = None) -> list[Job]:
+        """Return the jobs, oldest first; *type* is a task of either kind, or its name."""
+        name = getattr(type, "module_path", getattr(type, "type", type))
+        return list(self.app.jobs.find(type=name, order="oldest", limit=1_000))
+
+
+@contextmanager
+def jobs_in_memory() -> Iterator[EnqueuedJobs]:
+    """Store the project's jobs in memory until the block ends; its real store is not touched.
+
+    A job is stored at once, and a rollback does not undo that.
+    """
+    app = _project_with_tasks()
+    with memory_store(app) as clock:
+        yield EnqueuedJobs(app, clock)
+
+
+@contextmanager
+def stored_jobs() -> Iterator[EnqueuedJobs]:
+    """Use the store of the test database, without jobs of tests before: those are cancelled."""
+    app = _project_with_tasks()
+    app.follow_settings()
+    app.migrate()
+    app.jobs.cancel(state=["pending", "scheduled", "delayed", "running", "retrying"])
+    yield EnqueuedJobs(app)
+
+
+async def _awaited(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    return await coroutine
+
+
+def _project_with_tasks() -> DjangoApp:
+    from fencepost.django.project import find_tasks
+
+    return find_tasks()

@@ -1,0 +1,20 @@
+"""Fencepost in FastAPI: a lifespan, jobs in the request's transaction, models of jobs, the API.
+
+What needs no FastAPI is ``fencepost.starlette``, and is here as well.
+"""
+
+from fencepost.fastapi.joining import Joining, joining
+from fencepost.fastapi.models import FailureModel, JobModel, ProgressModel, SubmittedJob
+from fencepost.starlette import EmbeddedOptions, lifespan, mount
+
+__all__ = [
+    "EmbeddedOptions",
+    "FailureModel",
+    "JobModel",
+    "Joining",
+    "ProgressModel",
+    "SubmittedJob",
+    "joining",
+    "lifespan",
+    "mount",
+]

@@ -1,0 +1,10 @@
+"""Fencepost inside a Starlette application: opened and closed with it, a worker beside it, mounted.
+
+Everything here is for FastAPI too, and is part of ``fencepost.fastapi``.
+"""
+
+from fencepost.starlette.embedded import EmbeddedOptions
+from fencepost.starlette.lifespan import lifespan
+from fencepost.starlette.mounting import mount
+
+__all__ = ["EmbeddedOptions", "lifespan", "mount"]

@@ -1,0 +1,64 @@
+"""Releases the jobs that a dead worker of this machine held and had not started (C41).
+
+Which handlers had started, its record of starts says; which jobs it held, the store. So a job whose
+claim the worker died over, before it heard the reply, is found as well. A release is a settlement
+under the job's own lease, uncounted, and refused like any other if that lease has ended. What had
+started is left alone: its lease expires, and that counts as an attempt.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from fencepost.core.bounds import CLAIM_MAX, ORPHANS_INTERVAL
+from fencepost.core.job.outcome import RELEASED, Settlement
+from fencepost.errors import StoreError
+from fencepost.observe import names
+from fencepost.observe.log import log
+from fencepost.store.interface.queue import Settled
+from fencepost.store.interface.store import Store
+from fencepost.worker.starts import DeadRecord, dead_record, records
+
+
+class Orphans:
+    """Looks for records of dead workers, now and then."""
+
+    def __init__(self, store: Store, folder: Path) -> None:
+        self._store = store
+        self._clock = store.clock
+        self._folder = folder
+
+    async def watch(self) -> None:
+        """Look again and again, forever."""
+        while True:
+            await self._clock.sleep_async(ORPHANS_INTERVAL)
+            await self.step()
+
+    async def step(self) -> int:
+        """Release what dead workers had not started; return how many jobs."""
+        released = 0
+        with ExitStack() as stack, suppress(StoreError, OSError):
+            found = (stack.enter_context(dead_record(path)) for path in records(self._folder))
+            dead = {record.worker: record for record in found if record is not None}
+            if dead:
+                released = await self._release(dead)
+            for record in dead.values():
+                record.tidy(self._clock.now().timestamp())
+        return released
+
+    async def _release(self, dead: Mapping[str, DeadRecord]) -> int:
+        held = await self._store.run_async(self._store.queue.held(list(dead)))
+        orphans = [lease for lease in held if not dead[lease.worker].has_started(lease.token)]
+        count = 0
+        for start in range(0, len(orphans), CLAIM_MAX):
+            part = orphans[start : start + CLAIM_MAX]
+            settlements = [Settlement(lease.job_id, lease.token, RELEASED) for lease in part]
+            replies = await self._store.run_async(self._store.queue.settle(settlements))
+            count += sum(isinstance(reply, Settled) for reply in replies)
+        if count:
+            workers = sorted({lease.worker for lease in orphans})
+            log(names.ORPHANS_RELEASED, level=logging.WARNING, jobs=count, workers=workers)
+        return count

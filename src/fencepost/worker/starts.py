@@ -1,0 +1,231 @@
+"""Which handlers of a worker have started, on record outside its process.
+
+A store counts an attempt when it hands out the job, because it cannot see the first line of a
+handler. A process that dies takes jobs with it whose handlers have not started. This record tells
+them apart: it is a file in memory that outlives the process, with the token of every lease whose
+handler has started, written before its first line. Another worker of this machine reads it
+(``orphans.py``), and releases the rest uncounted (C41).
+
+The file is locked for as long as its process lives. It has two halves; when one is full, the leases
+that are still held are copied to the other, and one byte says which of the two counts. So whenever
+the process dies, what the file says is true. What a machine forgets when it loses power is not:
+nothing is concluded from a record that was made before the machine was last started.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+
+from fencepost.core.bounds import UNSETTLED_MAX
+from fencepost.platform.disk import read_at, write_at
+from fencepost.platform.files import OPEN, others, user
+from fencepost.platform.locks import try_lock
+from fencepost.platform.system import boot
+
+SUFFIX = ".starts"
+MAGIC = b"fencepost starts 1\n"
+HEADER = 4_096
+"""Bytes: magic, boot, length of a lease, worker, and in the last two whether it was found dead and
+which half counts."""
+FOUND, WHICH = HEADER - 2, HEADER - 1
+TOKEN_BYTES = 128
+"""More than a token of any store has."""
+KEPT = 60.0
+"""Seconds for which a record is kept after the last lease of its worker."""
+UNKNOWN = 2
+"""In the place of a half: what has started is not known, so nothing may be released."""
+
+
+class StartRecord:
+    """The record of one worker, while it runs. Written by any of its threads."""
+
+    def __init__(
+        self,
+        folder: Path,
+        worker: str,
+        *,
+        slots: int,
+        lease_ttl: float,
+        live: Callable[[], Iterable[str]],
+    ) -> None:
+        """Make the file. *live* returns the tokens of the started jobs that are held."""
+        self._live = live
+        self._mutex = threading.Lock()
+        self._half = 4 * (slots + UNSETTLED_MAX) * TOKEN_BYTES
+        self._is_known = True
+        self._is_over = False
+        self.path = folder / f"{sha256(worker.encode()).hexdigest()[:24]}{SUFFIX}"
+        if self.path.exists():
+            # A handler of an earlier run of this worker may still be running in a thread.
+            raise FileExistsError(f"{self.path} is left of an earlier run, which held jobs")
+        unnamed = self.path.with_suffix(".new")
+        self._fd = os.open(unnamed, OPEN | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            if not try_lock(self._fd) or _is_free(unnamed):
+                raise OSError(f"{folder} is on a file system without locks")
+            # All of it now: a disk that is full later would end the process with SIGBUS.
+            with open(self._fd, "wb", closefd=False) as file:
+                file.write(bytes(HEADER + 2 * self._half))
+            self._map = mmap.mmap(self._fd, HEADER + 2 * self._half)
+            head = MAGIC + f"{boot()}\n{lease_ttl}\n{worker}\n".encode()
+            self._map[: len(head)] = head
+            self._at = self._start_of(0)
+            # Only now: who finds it under this name finds it locked, and complete.
+            os.rename(unnamed, self.path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(unnamed)
+            os.close(self._fd)
+            raise
+
+    def add(self, token: str) -> bool:
+        """Note that the handler of a lease starts now; return False if it must not start any more.
+
+        That is for a thread which outlived its worker: others may have released its job.
+        """
+        text = b"%b\n" % token.encode()
+        with self._mutex:
+            if self._is_over or not self._is_known:
+                return not self._is_over
+            end = self._at + len(text)
+            if end > self._start_of(self._map[WHICH]) + self._half:
+                self._turn_over(text)
+            else:
+                self._map[self._at : end] = text
+                self._at = end
+            return True
+
+    def close(self, *, is_empty: bool) -> None:
+        """Let go of the file, as the end of the process would; if nothing is held, remove it."""
+        with self._mutex:
+            if self._is_over:
+                return
+            self._is_over = True
+            if is_empty:
+                with suppress(OSError):
+                    os.unlink(self.path)
+            self._map.close()
+            os.close(self._fd)
+
+    def _start_of(self, half: int) -> int:
+        return HEADER + half * self._half
+
+    def _turn_over(self, text: bytes) -> None:
+        """Go on in the other half, with what is still held."""
+        kept = b"".join(b"%b\n" % token.encode() for token in self._live()) + text
+        other = 1 - self._map[WHICH]
+        start = self._start_of(other)
+        if len(kept) > self._half:
+            self._map[WHICH] = UNKNOWN
+            self._is_known = False
+            return
+        self._map[start : start + self._half] = kept.ljust(self._half, b"\0")
+        self._map[WHICH] = other
+        self._at = start + len(kept)
+
+
+def _is_free(path: Path) -> bool:
+    """Return whether a lock can be had that another descriptor holds: then locks do not work."""
+    fd = os.open(path, OPEN)
+    try:
+        return try_lock(fd)
+    finally:
+        os.close(fd)
+
+
+class NoRecord:
+    """In the place of a record, where none can be kept: lost jobs are then counted."""
+
+    def add(self, token: str) -> bool:
+        """Note nothing."""
+        return True
+
+    def close(self, *, is_empty: bool) -> None:
+        """There is nothing to remove."""
+
+
+class DeadRecord:
+    """The record of a worker that has died, locked by this process."""
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self.path = path
+        self._fd = fd
+        content = read_at(fd, os.fstat(fd).st_size, 0)
+        head = content[:HEADER]
+        if not head.startswith(MAGIC) or len(content) <= HEADER:
+            raise ValueError(f"{path} is no record of starts")
+        text = head[len(MAGIC) :].decode("utf-8", "replace")
+        then, lease_ttl, self.worker, _ = text.split("\n", 3)
+        self._lease_ttl = float(lease_ttl)
+        self._has_been_found = bool(head[FOUND])
+        half = (len(content) - HEADER) // 2
+        start = HEADER + head[WHICH] * half
+        self._is_known = head[WHICH] != UNKNOWN and then == boot()
+        # What follows the last end of line was being written: that handler has not started.
+        self._tokens = frozenset(content[start : start + half].split(b"\0", 1)[0].split(b"\n")[:-1])
+
+    def has_started(self, token: str) -> bool:
+        """Return whether the handler of a lease may have started."""
+        return not self._is_known or token.encode() in self._tokens
+
+    def tidy(self, now: float) -> None:
+        """Note when it was found; remove it once no lease of its worker can be valid any more.
+
+        Until then it is for the workers of all stores on this machine, and for a claim that is
+        still under way in the store's server.
+        """
+        if not self._has_been_found:
+            write_at(self._fd, b"\1", FOUND)
+            os.utime(self._fd, (now, now))
+        elif now > os.fstat(self._fd).st_mtime + self._lease_ttl + KEPT:
+            os.unlink(self.path)
+
+
+@contextmanager
+def dead_record(path: Path) -> Iterator[DeadRecord | None]:
+    """Lock the record of a worker that has died; None if it lives, or others look at it."""
+    fd, record = -1, None
+    try:
+        fd = os.open(path, OPEN)
+        if try_lock(fd) and os.fstat(fd).st_nlink:
+            record = DeadRecord(path, fd)
+    except (OSError, ValueError):
+        pass
+    try:
+        yield record
+    finally:
+        if fd >= 0:
+            os.close(fd)
+
+
+def runtime_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder for records of starts, which only this user can write to; make it.
+
+    Raises OSError if there is none: then another user could have records believed.
+    """
+    by_systemd = environ.get("RUNTIME_DIRECTORY", "").split(":")[0]
+    if given := environ.get("FENCEPOST_RUNTIME_DIR") or by_systemd:
+        folder = Path(given)
+    elif environ.get("XDG_RUNTIME_DIR"):
+        folder = Path(environ["XDG_RUNTIME_DIR"]) / "fencepost"
+    else:
+        folder = Path(tempfile.gettempdir()) / f"fencepost-{user()}"
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != user() or others(found.st_mode, 0o022):
+        raise PermissionError(f"{folder} is not a folder that only user {user()} can write to")
+    return folder
+
+
+def records(folder: Path) -> list[Path]:
+    """Return the records in a folder, of workers that live and of those that have died."""
+    return sorted(folder.glob(f"*{SUFFIX}"))
