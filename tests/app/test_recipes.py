@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 import types
 from functools import partial
@@ -105,3 +107,21 @@ def test_sentry_picks_up_a_last_failure_from_the_log_alone(tmp_path: Path) -> No
     assert (raised["type"], raised["value"]) == ("ValueError", "broken")
     assert event["logger"] == "fencepost.jobs"
     assert job.id in event["logentry"]["message"]
+
+
+def test_structlog_and_fencepost_write_lines_of_one_form_with_the_job(tmp_path: Path) -> None:
+    (source,) = [b.source for b in blocks_of(DOCS / "logging.md") if "import structlog" in b.source]
+    program = tmp_path / "app.py"
+    program.write_text(source)
+    done = subprocess.run(
+        [sys.executable, str(program)], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    found = {line["event"]: line for line in lines}
+    own, ours = found["greeted"], found["attempt.succeeded"]
+    assert own["name"] == "Ada"
+    assert (own["job_type"], own["job_queue"], own["job_attempt"]) == ("greet", "default", 1)
+    assert ours["id"] == own["job_id"]
+    assert {line["level"] for line in (own, ours)} == {"info"}
+    assert all(line["timestamp"].startswith("20") for line in lines)
