@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from typing import Any
 from zlib import crc32
 
@@ -51,7 +52,7 @@ def _share(item: pytest.Item) -> int:
         case "store/test_conformance.py" if _params(item).get("backend") == "memory":
             return EXAM_SHARE  # SQLite's plans, on no disk
         case "postgres/test_conformance.py" if (
-            _params(item).get("setting", (None,))[0] in postgres_sources()[1:]
+            _params(item).get("setting", (None,))[0] in _other_servers()
         ):
             return EXAM_SHARE
         case "store/test_encrypted_conformance.py" | "postgres/test_encrypted.py":
@@ -62,6 +63,12 @@ def _share(item: pytest.Item) -> int:
             return SMALL_SHARE
         case _:
             return 1
+
+
+@cache
+def _other_servers() -> list[str]:
+    """Return all but the first source of PostgreSQL; to look for them takes a while."""
+    return postgres_sources()[1:]
 
 
 def _colour(item: pytest.Item) -> object:
