@@ -35,6 +35,8 @@ from fencepost import (
     TaskHandle,
 )
 
+pytestmark = pytest.mark.postgres("migrated")
+
 Conn = psycopg.Connection[tuple[Any, ...]]
 
 

@@ -89,13 +89,20 @@ class Databases:
         clear_through(connection)
         if fingerprint(connection) == self._migrated.get(which, "unknown"):
             wipe_through(connection)
-        else:
-            empty_through(connection)
-            store = PostgresStore(url)
-            store.migrate()
-            store.close()
-        self._migrated[which] = fingerprint(connection)  # what was wiped may be another file
+            return url
+        empty_through(connection)
+        store = PostgresStore(url)
+        store.migrate()
+        store.close()
+        self._migrated[which] = fingerprint(connection)
         return url
+
+    def has_schema(self, which: str) -> bool:
+        """Tell whether a test before has migrated what `wiped` gives."""
+        found = self._connection(which, "kept").execute(
+            "select to_regclass('fencepost.schema_version') is not null"
+        )
+        return found.fetchone() == (True,)
 
     def close(self) -> None:
         for connection in self._kept.values():
