@@ -10,7 +10,7 @@ marked `postgres("quiet")` has a server that no other process uses: what an open
 another database holds up, such as the marks, moves there as the test expects.
 
 All tests of a run share one server a source, and each process has its own databases on it.
-FENCEPOST_TEST_POSTGRES names a server to be used instead of any of them.
+FENCEPOST_TEST_POSTGRES names a server to be used instead of those.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
@@ -33,7 +33,10 @@ from fencepost.store.postgres.store import PostgresStore
 
 GIVEN = "given"
 QUIET = "quiet"
-"""The first source again, as a server of this process alone, which does nothing by itself."""
+"""The first source again, as a server of this process alone, which does nothing by itself.
+
+A server that is given has other users: it takes the place of this one only if there is no other.
+"""
 MIGRATED = "migrated"
 
 FreshPostgres = Callable[[str], str]
@@ -64,15 +67,18 @@ class Databases:
     def server(self, which: str) -> Postgres:
         if which not in self._servers:
             try:
-                self._servers[which] = given() or self._leases.enter_context(self._run(which))
+                self._servers[which] = self._find(which)
             except NoServerError as error:
                 pytest.fail(str(error), pytrace=False)
         return self._servers[which]
 
-    def _run(self, which: str) -> AbstractContextManager[Postgres]:
-        if which == QUIET:
-            return PostgresServer(postgres_sources()[0], settings={"autovacuum": "off"})
-        return shared_server(which, self._folder)
+    def _find(self, which: str) -> Postgres:
+        external = given()
+        if which == QUIET and (sources() or external is None):
+            source = next(iter(sources()), WHEEL)
+            own = PostgresServer(source, settings={"autovacuum": "off"})
+            return self._leases.enter_context(own)
+        return external or self._leases.enter_context(shared_server(which, self._folder))
 
     def empty(self, which: str) -> str:
         empty_through(self._connection(which, "empty"))
