@@ -1,13 +1,11 @@
 """Death between any two steps of what concerns several partitions; `python -m lab.outbox` has all.
 
-Here each sixtieth call is tried, and a part that differs with the first: before and after each of
-the first calls in turn, or with FENCEPOST_TEST_FULL=1 both.
+Here each sixtieth call is tried, and a part that differs with the first.
 """
 
 from __future__ import annotations
 
 import pytest
-from tests.thoroughness import IS_FULL
 
 from lab.outbox.story import Death, Kind
 from lab.outbox.suite import play, run
@@ -26,8 +24,7 @@ def test_nothing_is_lost_and_nothing_done_twice(redis_url: str) -> None:
 @pytest.mark.parametrize("kind", Kind)
 def test_the_first_steps_of_a_flow_are_all_or_nothing(redis_url: str, kind: Kind) -> None:
     """The calls of the first submission: founding, times, the intent, its parts, its deletion."""
-    start = 2 if kind is Kind.AFTER and not IS_FULL else 1
-    for number in range(start, 24, 1 if IS_FULL else 2):
+    for number in range(1, 24):
         story = play(redis_url, Death(number, kind))
         assert (number, story.wrong) == (number, [])
         assert story.has_died
