@@ -23,7 +23,7 @@ __all__ = ["TestLanes"]
 SHORT: dict[State, float] = dict.fromkeys(TERMINAL, 60.0)
 PASSES = 6
 """As many as any store needs to see that a lane is unused, and to remove it."""
-PATIENCE = 30
+PATIENCE = 60
 FEW = 5
 
 

@@ -12,7 +12,12 @@ from hypothesis import HealthCheck, settings
 
 from fencepost.testing.clock import FakeClock
 
-pytest_plugins = ["tests.servers.fixtures", "tests.servers.redis", "tests.thoroughness"]
+pytest_plugins = [
+    "tests.servers.fixtures",
+    "tests.servers.redis",
+    "tests.collecting",
+    "tests.thoroughness",
+]
 
 # An App in a test must never reach the database of the person who runs it.
 for name in ("URL", "KEYS", "PLAIN", "WEBHOOK_SECRETS"):

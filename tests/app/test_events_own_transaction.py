@@ -14,6 +14,8 @@ from tests.worker.support import LONG, working_in_thread
 
 from fencepost import App, DuplicateJobError, InvalidPayloadError, State, TaskHandle
 
+pytestmark = pytest.mark.postgres("migrated")
+
 Conn = psycopg.Connection[tuple[Any, ...]]
 Handlers = tuple[TaskHandle[[int], int], TaskHandle[[int], int]]
 

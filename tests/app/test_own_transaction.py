@@ -33,6 +33,8 @@ from fencepost import (
     TaskHandle,
 )
 
+pytestmark = pytest.mark.postgres("migrated")
+
 Conn = psycopg.Connection[tuple[Any, ...]]
 
 

@@ -100,6 +100,7 @@ def ground(folder: Path, url: str) -> Iterator[PostgresBench]:
 # A run.
 
 
+@pytest.mark.timeout(300)
 def test_a_run_reports_every_figure_and_leaves_the_database_empty(
     tmp_path: Path, postgres_url: str
 ) -> None:

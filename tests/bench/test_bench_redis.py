@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import redis
 from click.testing import CliRunner
+from tests.servers.redis import RedisServer, or_skip
 
 from bench.command import bench
 from bench.redis import NAMES, suite
@@ -16,9 +19,16 @@ TINY = ["--quick", "--jobs", "10", "--backlog", "20", "--json"]
 MEASURED = ("submit-many", "drain", "memory")
 
 
-def test_a_run_reports_its_figures_and_leaves_no_keys(tmp_path: Path, redis_url: str) -> None:
+@pytest.fixture
+def own_url() -> Iterator[str]:
+    """Return the URL of a server of one's own: its memory is measured, and others free theirs."""
+    with or_skip(RedisServer) as server:
+        yield server.url
+
+
+def test_a_run_reports_its_figures_and_leaves_no_keys(tmp_path: Path, own_url: str) -> None:
     only = [word for name in MEASURED for word in ("--only", name)]
-    arguments = [*TINY, "--path", str(tmp_path), "--store", redis_url, *only]
+    arguments = [*TINY, "--path", str(tmp_path), "--store", own_url, *only]
     done = CliRunner().invoke(bench, arguments)
     assert done.exit_code == 0, done.output
     report: dict[str, Any] = json.loads(done.stdout)
@@ -27,7 +37,7 @@ def test_a_run_reports_its_figures_and_leaves_no_keys(tmp_path: Path, redis_url:
     assert figures.keys() == set(MEASURED)
     assert all(figure["value"] > 0 for figure in figures.values())
     assert report["machine"].keys() >= {"cores", "python", "redis", "settings", "round_trip_ms"}
-    with redis.Redis.from_url(redis_url) as client:
+    with redis.Redis.from_url(own_url) as client:
         assert list(client.scan_iter(match="{fencepost-bench-*")) == []
     assert list(tmp_path.iterdir()) == []
 

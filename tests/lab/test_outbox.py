@@ -10,6 +10,9 @@ import pytest
 from lab.outbox.story import Death, Kind
 from lab.outbox.suite import play, run
 
+# Thousands of answers are awaited one by one, each for as long as the machine is busy.
+pytestmark = pytest.mark.timeout(300)
+
 
 def test_nothing_is_lost_and_nothing_done_twice(redis_url: str) -> None:
     report = run(redis_url, stride=60, offset=11)

@@ -71,6 +71,34 @@ end
 $empty$
 """
 
+# The same without the schema that is to be kept.
+CLEAR = EMPTY.replace("'public')\n    loop", "'public', 'fencepost')\n    loop")
+assert CLEAR != EMPTY
+
+# Of all that a schema consists of, where its row is and which transaction wrote that. What is said
+# of a table or an index is compared itself: its row is written anew when it is truncated.
+FINGERPRINT = """
+with ours as (select * from pg_class where relnamespace = to_regnamespace('fencepost')),
+parts(part, id, version) as (
+  select 1, oid, xmin::text from pg_namespace where nspname = 'fencepost'
+  union all select 2, oid, concat_ws('|', relname, relkind, relowner, relacl, reloptions, relnatts,
+    relchecks, reltoastrelid, relhasrules, relrowsecurity) from ours
+  union all select 3, oid, xmin::text from pg_proc where pronamespace = to_regnamespace('fencepost')
+  union all select 4, oid, xmin::text from pg_type where typnamespace = to_regnamespace('fencepost')
+  union all select 5, oid, xmin::text from pg_constraint
+    where connamespace = to_regnamespace('fencepost')
+  union all select 6, oid, xmin::text from pg_trigger where tgrelid in (select oid from ours)
+  union all select 7, indexrelid, xmin::text from pg_index where indrelid in (select oid from ours)
+  union all select 8, attrelid, xmin::text from pg_attribute
+    where attrelid in (select oid from ours) and attnum > 0
+)
+select md5(string_agg(concat_ws(' ', part, id, version), ',' order by part, id, version)) from parts
+"""
+APPLIED = """
+select (select md5(string_agg(v::text, ',' order by v::text)) from fencepost.schema_version v),
+  (select md5(string_agg(f::text, ',' order by f::text)) from fencepost.function_files f)
+"""
+
 # Not the background ones, such as autovacuum: those give way by themselves.
 END_OTHERS = """
 select pg_terminate_backend(pid)
@@ -88,6 +116,20 @@ def empty_through(connection: psycopg.Connection) -> None:
     """
     connection.execute(END_OTHERS)
     connection.execute(EMPTY)
+
+
+def clear_through(connection: psycopg.Connection) -> None:
+    """Do as `empty_through`, but leave schema `fencepost` as it is."""
+    connection.execute(END_OTHERS)
+    connection.execute(CLEAR)
+
+
+def fingerprint(connection: psycopg.Connection) -> str:
+    """Return what changes with every change of schema `fencepost`, if not with its rows."""
+    try:
+        return str([connection.execute(sql).fetchone() for sql in (FINGERPRINT, APPLIED)])
+    except psycopg.errors.UndefinedTable:
+        return "incomplete"
 
 
 def wipe(url: str) -> None:

@@ -9,6 +9,8 @@ from tests.worker.support import drain
 
 from fencepost import App, BatchJob, PermanentError, Retry, State
 
+pytestmark = pytest.mark.postgres("migrated")
+
 
 @pytest.fixture
 def app(postgres_url: str) -> Iterator[App]:

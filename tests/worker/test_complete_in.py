@@ -34,6 +34,8 @@ from fencepost import (
     TaskHandle,
 )
 
+pytestmark = pytest.mark.postgres("migrated")
+
 Handler = Callable[..., Any]
 
 

@@ -9,6 +9,8 @@ from tests.worker.support import LONG, working
 
 from fencepost import App, Context, PermanentError, Retry, State, chain, fan_in
 
+pytestmark = pytest.mark.postgres("migrated")
+
 
 @pytest.fixture
 def app(postgres_url: str) -> Iterator[App]:

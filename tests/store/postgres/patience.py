@@ -1,4 +1,7 @@
-"""Waiting for transactions of other tests, which share the server and hold marks and lanes back."""
+"""Waiting for transactions of others on the server, which hold marks and lanes back.
+
+Tests that need it are marked `postgres("quiet")`; a server that is given to the suite is not quiet.
+"""
 
 from __future__ import annotations
 
@@ -16,4 +19,4 @@ def patiently() -> Iterator[None]:
     while time.monotonic() < deadline:
         yield
         time.sleep(0.05)
-    pytest.fail("a transaction of another test never ended")
+    pytest.fail("a transaction of somebody else never ended")

@@ -22,6 +22,8 @@ from fencepost.store.postgres.limits.concurrency import slot_number
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.testing.clock import FakeClock
 
+pytestmark = pytest.mark.postgres("migrated")
+
 Conn = psycopg.Connection[tuple[Any, ...]]
 
 KEYED = NewJob(type="mail", concurrency_key="tenant:7")

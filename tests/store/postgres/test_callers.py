@@ -37,6 +37,8 @@ from fencepost.store.plan import Operation
 from fencepost.store.postgres.joins.connections import async_connection_of, connection_of
 from fencepost.store.postgres.store import PostgresStore
 
+pytestmark = pytest.mark.postgres("migrated")
+
 
 def job(key: str | None = None, *, type: str = "work") -> NewJob:
     held = None if key is None else Key(key, None, OnDuplicate.REJECT)
@@ -246,6 +248,8 @@ async def test_a_connection_to_another_database_is_refused(
 
 
 def test_a_database_without_the_schema_is_said_to_be_so(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as admin:
+        admin.execute("drop schema fencepost cascade")
     store = PostgresStore(postgres_url)
     with psycopg.connect(postgres_url) as conn, pytest.raises(SchemaError, match="migrate"):
         store.run_in(conn, enqueue(job()))

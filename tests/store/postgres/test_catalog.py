@@ -26,6 +26,8 @@ from fencepost.store.postgres.jobs.catalog import ALL_LANES, GET_POLICIES
 from fencepost.store.postgres.jobs.claim import CLAIM, claim
 from fencepost.store.postgres.store import PostgresStore
 
+pytestmark = pytest.mark.postgres("migrated")
+
 # What a retry does, which does not get that far without the lane.
 PUT_AGAIN = """
 select fencepost.attach(null, json_build_array(json_build_object(

@@ -17,6 +17,8 @@ from fencepost.core.job.job import NewJob
 from fencepost.store.postgres.jobs.upkeep import THOROUGH_EVERY
 from fencepost.store.postgres.store import PostgresStore
 
+pytestmark = pytest.mark.postgres("migrated")
+
 # A submission takes as long as it might if it had to wait for somebody.
 SLOW = """
 create function slow() returns trigger language plpgsql as $$

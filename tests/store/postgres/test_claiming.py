@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import psycopg
+import pytest
 from tests.store.postgres.blocking import answer, apart, open_transaction, see_waiting, settlement
 
 from fencepost.core.job.job import Category, Failure, NewJob
@@ -10,6 +11,8 @@ from fencepost.core.job.outcome import Failed, Released, Settlement, decide
 from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.postgres.joins.transaction import run_in
 from fencepost.store.postgres.store import PostgresStore
+
+pytestmark = pytest.mark.postgres("migrated")
 
 
 def test_claimers_do_not_block_each_other(postgres_url: str) -> None:

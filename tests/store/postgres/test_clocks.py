@@ -31,6 +31,8 @@ from fencepost.store.interface.queue import (
 from fencepost.store.interface.upkeep import PruneRequest
 from fencepost.store.postgres.store import PostgresStore
 
+pytestmark = pytest.mark.postgres("migrated")
+
 HOUR = timedelta(hours=1)
 HALF_AN_HOUR = 1800.0
 """Far in the server's future, and past to a clock that is an hour ahead."""

@@ -104,7 +104,10 @@ def test_nobody_who_writes_waits_for_it(admin: Admin, postgres_url: str, name: s
     with psycopg.connect(postgres_url) as open_ended, psycopg.connect(postgres_url) as other:
         open_ended.execute("update fencepost.done set worker = null")
         migrating.start()
-        waiting = "select count(*) from pg_stat_progress_create_index where phase like 'waiting%'"
+        waiting = """
+            select count(*) from pg_stat_progress_create_index
+            where phase like 'waiting%' and datname = current_database()
+        """
         for _ in range(3_000):
             if admin.execute(waiting).fetchone() == (1,):
                 break

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import cycle, islice
 
 import pytest
-from tests.servers.fixtures import FreshPostgres, postgres_sources
+from tests.servers.fixtures import Databases, FreshPostgres, postgres_sources
 from tests.thoroughness import IS_FULL
 
 from conformance import *  # noqa: F403 - this is how a store author does it
@@ -45,12 +45,16 @@ def source(setting: tuple[str, Colour]) -> str:
 
 
 @pytest.fixture
-def make_store(source: str, fresh_postgres: FreshPostgres) -> MakeStore:
+def make_store(
+    source: str, fresh_postgres: FreshPostgres, postgres_databases: Databases
+) -> MakeStore:
     url = fresh_postgres(source)
+    is_migrated = postgres_databases.has_schema(source)  # to ask the store takes a connection
 
     def make(clock: FakeClock) -> Store:
         store = PostgresStore(url, clock=clock)
-        store.migrate()
+        if not is_migrated:
+            store.migrate()
         return store
 
     return make

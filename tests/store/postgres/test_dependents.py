@@ -24,6 +24,8 @@ from fencepost.core.values.payload import NULL
 from fencepost.store.interface.queue import ClaimRequest, Enqueued, EnqueueReply, Settled
 from fencepost.store.postgres.store import PostgresStore
 
+pytestmark = pytest.mark.postgres("migrated")
+
 PARENTS_MAX = 3
 OPEN = State.RUNNING
 ENDS = (OPEN, State.COMPLETED, State.FAILED, State.DEAD_LETTER, State.CANCELLED)

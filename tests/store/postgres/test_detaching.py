@@ -16,6 +16,8 @@ from fencepost.clock import SystemClock
 from fencepost.core.job.job import NewJob
 from fencepost.store.postgres.store import PostgresStore
 
+pytestmark = pytest.mark.postgres("migrated")
+
 IN_LINE = 20_000
 DETACHED = 20
 

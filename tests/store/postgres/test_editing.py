@@ -20,6 +20,8 @@ from fencepost.store.interface.control import Edit
 from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.postgres.store import PostgresStore
 
+pytestmark = pytest.mark.postgres("migrated")
+
 WAITING = """
 select count(*) from pg_stat_activity
 where datname = current_database() and wait_event_type = 'Lock'

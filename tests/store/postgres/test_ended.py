@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import psycopg
+import pytest
 
 from fencepost.core.job.job import ClaimedJob, NewJob
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
@@ -15,6 +16,8 @@ from fencepost.core.stats.statistics import EndedJob, Follower
 from fencepost.core.values.payload import NULL
 from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.postgres.store import PostgresStore
+
+pytestmark = pytest.mark.postgres("migrated")
 
 EVER = datetime(1970, 1, 1, tzinfo=UTC)
 

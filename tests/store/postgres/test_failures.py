@@ -17,6 +17,8 @@ from fencepost.errors import (
 )
 from fencepost.store.postgres.engine.errors import refused, translate
 
+pytestmark = pytest.mark.postgres("migrated")
+
 
 @pytest.mark.parametrize(
     ("state", "expected"),

@@ -25,6 +25,8 @@ from fencepost.store.interface.queue import ClaimRequest, Enqueued, Moved, Settl
 from fencepost.store.plan import Operation, Plan, Row, Statement
 from fencepost.store.postgres.store import PostgresStore
 
+pytestmark = pytest.mark.postgres("migrated")
+
 BIG = 20_000
 SUBMITTED = 5_000
 

@@ -29,6 +29,8 @@ from fencepost.store.interface.upkeep import PruneRequest
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.testing.clock import FakeClock
 
+pytestmark = pytest.mark.postgres("quiet", "migrated")
+
 OURS = (1178947155, 1178947156, 1178947157, 1178947158)
 """The classes that have ever been used."""
 HOLD = """

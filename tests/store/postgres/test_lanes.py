@@ -23,6 +23,8 @@ from fencepost.store.postgres.jobs import claim as claiming
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.testing.clock import FakeClock
 
+pytestmark = pytest.mark.postgres("quiet", "migrated")
+
 LANES_READ = """
 select seq_tup_read + idx_tup_fetch from pg_stat_xact_user_tables
 where schemaname = 'fencepost' and relname = 'lanes'
@@ -31,7 +33,7 @@ FOREIGN = """
 select fencepost.lane_number('q' || n %% %s, 't' || n, 2) from generate_series(%s::integer, %s) as n
 """
 PASSES = 6
-PATIENCE = 30
+PATIENCE = 60
 DONE = Body(b"null")
 
 

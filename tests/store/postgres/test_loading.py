@@ -20,6 +20,8 @@ from fencepost.store.postgres.joins.transaction import run_in
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.testing.clock import FakeClock
 
+pytestmark = pytest.mark.postgres("quiet", "migrated")
+
 JOB = NewJob(type="mail")
 
 

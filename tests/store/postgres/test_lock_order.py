@@ -38,6 +38,8 @@ from fencepost.store.postgres.jobs.lease import read_token
 from fencepost.store.postgres.joins.operations import isolation
 from fencepost.store.postgres.store import PostgresStore
 
+pytestmark = pytest.mark.postgres("migrated")
+
 BYTES = Succeeded(Body(b"\0", Encoding.BINARY))
 LEASE = "select 1 from fencepost.leases where (select seq from {job}) = any (seqs) for update"
 PENDING = "select 1 from fencepost.pending where seq = (select seq from {job}) for update"

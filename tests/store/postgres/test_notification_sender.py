@@ -20,6 +20,8 @@ from fencepost.store.postgres.engine.transaction import RELAX
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.testing.clock import FakeClock
 
+pytestmark = pytest.mark.postgres("migrated")
+
 JOB = NewJob(type="mail")
 NEWS = "fencepost_ready"
 THREAD = "fencepost-postgres-notifier"

@@ -21,6 +21,8 @@ from fencepost.store.plan import Operation
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.testing.clock import FakeClock
 
+pytestmark = pytest.mark.postgres("quiet")
+
 LANES = 50
 ROUNDS = 40
 LEEWAY = 1.3

@@ -48,6 +48,8 @@ from fencepost.store.plan import Operation
 from fencepost.store.postgres.engine import runner
 from fencepost.store.postgres.store import PostgresStore
 
+pytestmark = pytest.mark.postgres("migrated")
+
 BYTES = Succeeded(Body(b"\0", Encoding.BINARY))
 
 

@@ -21,6 +21,8 @@ from fencepost.store.postgres.joins.transaction import run_in
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.testing.clock import FakeClock
 
+pytestmark = pytest.mark.postgres("migrated")
+
 CROWD = 8
 WAITERS = """
 select count(*) from pg_stat_activity

@@ -42,6 +42,8 @@ from fencepost.store.postgres.jobs.settle import HEARTBEAT
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.sql.codec import encode_json
 
+pytestmark = pytest.mark.postgres("migrated")
+
 CLAIMED = 6
 CROWD = 24
 
