@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import socket
 import subprocess
@@ -85,8 +86,10 @@ class DemoWorkers:
         settings = Settings(url=self._url, is_url_given=True, log_format="json")
         app = "fencepost.cli.demo.tasks:app"
         command = child_command(settings, app, concurrency=4, grace=1.0, lease_ttl=self._lease_ttl)
+        # The record of a killed worker stays for a while: here it goes with the demo's folder.
+        environment = os.environ | {"FENCEPOST_RUNTIME_DIR": str(self._folder / "starts")}
         with log.open("wb") as file:
-            popen = self._lifeline.spawn(command, stdout=file, stderr=file)
+            popen = self._lifeline.spawn(command, env=environment, stdout=file, stderr=file)
         self.processes.append(WorkerProcess(name, popen, log))
         return self.processes[-1]
 
