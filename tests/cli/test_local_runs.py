@@ -11,6 +11,7 @@ from tests.cli.support import Command
 from tests.cli.test_hostile import HOSTILE, check
 
 from fencepost import EncryptionKey
+from fencepost.observe.log import current_job
 
 APP = r"""
 from collections.abc import AsyncIterator
@@ -69,6 +70,7 @@ def test_the_handler_runs_here_and_nothing_is_written(command: Command) -> None:
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout) == ["the pool", 1, 3]
     assert contents(command) == before
+    assert current_job.get() is None
     for line in (
         "progress: ",
         'checkpoint: {"page":7}',

@@ -12,6 +12,7 @@ import asyncio
 import inspect
 import traceback
 from collections.abc import Sequence
+from contextvars import copy_context
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,8 @@ def run_local(settings: Settings, id: str, *, starts_debugger: bool) -> None:
     echo(f"running {job.type} {job.id} here; nothing is written to {store}", err=True)
     point(app, "memory://")
     try:
-        result = _call(app, task, _claimed(app, job), dependencies)
+        # In a context of its own, or what is logged afterwards would belong to the job.
+        result = copy_context().run(_call, app, task, _claimed(app, job), dependencies)
     except BaseException as error:
         if isinstance(error, (KeyboardInterrupt, click.ClickException)):
             raise
