@@ -44,7 +44,12 @@ def settled(call: Call, answer: Any) -> Any:
             expired = _told(apart(answer.expired))
             # Of the jobs whose time had come, one may be held up first and get its slot at once.
             quiet = replace(
-                answer, recovered=recovered.answer, expired=expired.answer, held=0, place=None
+                answer,
+                recovered=recovered.answer,
+                expired=expired.answer,
+                held=0,
+                place=None,
+                is_short=False,
             )
             if answer.jobs:
                 quiet = replace(quiet, wait=None)  # only one who was given nothing is told

@@ -147,6 +147,9 @@ class Claim(msgspec.Struct, frozen=True):
     place: int | None = None
     """Where in its line it has ended, if it found neither pauses nor limits, see ``ClaimRequest``;
     for the store alone."""
+    is_short: bool = False
+    """Whether it found more jobs, which only the limit of the app keeps from starting; for the
+    store alone."""
 
 
 class Extended(msgspec.Struct, gc=False, frozen=True):

@@ -51,10 +51,6 @@ CHORES = ("recover", "expire", "promote")
 CHORE_TRIES = 5
 
 
-class ShortClaim(Claim, frozen=True):
-    """A claim that found more jobs, which only the limit of the app keeps from starting."""
-
-
 def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
     """Recover, expire and promote what is due, then lease up to ``request.limit`` jobs."""
     chores: dict[str, Callable[[], Plan[list[Moved]]]] = {
@@ -85,7 +81,7 @@ def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
     opening = yield from opens_at(env, [type_.decode() for type_ in shut], now)
     waits = [moment - now for moment in (*moments, opening) if moment is not None]
     wait = max(min(waits), 0) / 1e6 if waits else None
-    return (ShortClaim if short else Claim)(
+    return Claim(
         jobs=jobs,
         recovered=moves["recover"],
         expired=moves["expire"],
@@ -93,6 +89,7 @@ def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
         held=sum(move.state is State.PENDING for move in moves["promote"]),
         corrupt=corrupt,
         wait=env.chores.wait(wait) if env.chores.until else wait,
+        is_short=bool(short),
     )
 
 

@@ -27,7 +27,6 @@ from fencepost.store.interface.queue import (
     WorkerLease,
 )
 from fencepost.store.plan import Operation, Plan
-from fencepost.store.redis.jobs.claim import ShortClaim
 from fencepost.store.redis.partitions.hub import Hub, Partition, PartitionCall
 from fencepost.store.redis.partitions.numbers import (
     SPREAD,
@@ -171,9 +170,8 @@ class _Round:
                 raise reply
             else:
                 self._claims[number].append(reply)
-                is_short = isinstance(reply, ShortClaim)
-                (self.short if is_short else self.content).add(number)
-                (self.content if is_short else self.short).discard(number)
+                (self.short if reply.is_short else self.content).add(number)
+                (self.content if reply.is_short else self.short).discard(number)
                 self._got[number] = self._got.get(number, 0) + len(reply.jobs)
                 moves = [*reply.recovered, *reply.expired, *reply.corrupt, *reply.followed]
                 if has_entries(moves):
