@@ -67,7 +67,8 @@ class Mover:
             named = ", ".join(f"{w.id} (pid {w.pid} on {w.host})" for w in workers[:NAMED_MAX])
             raise StateConflictError(
                 f"{amount(len(workers), 'worker is', 'workers are')} alive on "
-                f"{shown_url(store.url)}: {named}; stop them (a killed one is forgotten after {WORKER_SILENCE:g} s)"
+                f"{shown_url(store.url)}: {named}; stop them "
+                f"(a killed one is forgotten after {WORKER_SILENCE:g} s)"
             )
 
     def _refuse_running(self) -> None:
@@ -85,7 +86,8 @@ class Mover:
             )
             raise StateConflictError(
                 f"{amount(count, 'job is', 'jobs are')} running on "
-                f"{shown_url(self.source.url)}: {named}; wait until they end, or until their leases expire"
+                f"{shown_url(self.source.url)}: {named}; "
+                f"wait until they end, or until their leases expire"
             )
 
     def _refuse_used_target(self, advance: Bar) -> None:
