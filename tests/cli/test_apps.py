@@ -62,12 +62,8 @@ def test_without_a_typed_url_the_app_decides(command: Command) -> None:
         ("broken:app", "broken.py:2: ZeroDivisionError: division by zero"),
         ("unreadable:app", "unreadable.py:1: SyntaxError"),
         ("needy:app", "importing 'needy' failed at"),
-        ("empty", "module 'empty' does not have exactly one App; name one as `empty:app`"),
-        (
-            "two",
-            "module 'two' does not have exactly one App; it has first, second; name one as "
-            "`two:first`",
-        ),
+        ("empty", "module 'empty' has no App; add `app = App()` to it, or name another module"),
+        ("two", "module 'two' has several apps: first, second; name one as `two:first`"),
     ],
 )
 def test_an_app_that_cannot_be_had_says_why(command: Command, name: str, message: str) -> None:

@@ -144,7 +144,7 @@ def test_a_plain_store_is_encrypted_by_moving_it_while_that_is_accepted(
     assert dead in result.stderr
     day = datetime.now(UTC).date() + timedelta(days=1)
     monkeypatch.setenv("FENCEPOST_PLAIN", f"accept until {day}")
-    assert "moved 1 jobs" in command.ok("move", command.url, target)
+    assert "moved 1 job" in command.ok("move", command.url, target)
     monkeypatch.delenv("FENCEPOST_PLAIN")
     assert command.json("jobs", "show", dead, "--url", target)["payload"] == {"reason": SECRET}
     assert SECRET.encode() not in (command.folder / "target.db").read_bytes()

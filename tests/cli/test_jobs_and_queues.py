@@ -265,7 +265,7 @@ def test_cancelling_by_conditions_asks_first(command: Command, ran: dict[str, st
     words = ("jobs", "cancel", "--type", "add")
     assert command(*words, input="n\n").exit_code == 1
     assert command.json("jobs", "ls", "--state", "delayed")["jobs"]
-    assert command.ok(*words, "--yes") == "cancelled 1 jobs\n"
+    assert command.ok(*words, "--yes") == "cancelled 1 job\n"
 
 
 def test_a_dead_letter_is_replayed_by_id(command: Command, ran: dict[str, str]) -> None:
@@ -282,7 +282,7 @@ def test_dead_letters_are_replayed_by_type_up_to_a_limit(command: Command) -> No
     command.ok("worker", "--burst")
     assert command.json("dlq", "replay", "--type", "add") == {"count": 0, "skipped": 0}
     assert command.json("dlq", "replay", "--type", "bad", "--limit", "2")["count"] == 2
-    assert command.ok("dlq", "replay", "--all") == "replayed 1 dead letters\n"
+    assert command.ok("dlq", "replay", "--all") == "replayed 1 dead letter\n"
 
 
 def test_dead_letters_are_replayed_at_a_rate(command: Command) -> None:
@@ -323,7 +323,7 @@ def test_a_rate_that_is_not_understood_starts_nothing(
 
 def test_dead_letters_are_discarded(command: Command, ran: dict[str, str]) -> None:
     assert command("dlq", "discard", "--all", input="n\n").exit_code == 1
-    assert command.ok("dlq", "discard", "--all", "--yes") == "discarded 1 dead letters\n"
+    assert command.ok("dlq", "discard", "--all", "--yes") == "discarded 1 dead letter\n"
     assert command.json("dlq", "ls")["letters"] == []
     assert command.json("jobs", "show", ran["dead"])["state"] == "failed"
 
@@ -392,7 +392,7 @@ def test_recover_takes_back_what_expired(command: Command) -> None:
 
 def test_prune_deletes_what_is_old_enough(command: Command, ran: dict[str, str]) -> None:
     assert command.ok("prune") == "pruned 0 jobs\n"
-    assert command.ok("prune", "--older-than", "0s", "--state", "completed") == "pruned 1 jobs\n"
+    assert command.ok("prune", "--older-than", "0s", "--state", "completed") == "pruned 1 job\n"
     assert command.json("prune", "--older-than", "0s") == {"count": 1}
     assert [job["id"] for job in command.json("jobs", "ls")["jobs"]] == [ran["waiting"]]
 
@@ -419,7 +419,7 @@ def test_the_doctor_and_why_name_jobs_that_no_worker_can_read(command: Command) 
     command.ok("worker", "--burst")
     findings = {each["code"]: each for each in command.json("doctor")}
     assert findings["unreadable_payload"]["level"] == "warn"
-    assert "1 jobs of type 'add'" in findings["unreadable_payload"]["text"]
+    assert "payload of 1 job of type 'add'" in findings["unreadable_payload"]["text"]
     assert "could not read its payload" in command.ok("jobs", "why", job_id)
 
 

@@ -75,7 +75,7 @@ def test_the_handler_runs_here_and_nothing_is_written(command: Command) -> None:
         "progress: ",
         'checkpoint: {"page":7}',
         'spawn: plain {"n":3}',
-        "submitted 1 jobs",
+        "submitted 1 job",
     ):
         assert line in result.stderr
 

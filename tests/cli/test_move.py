@@ -508,8 +508,8 @@ def test_a_job_that_changed_during_a_move_is_noticed(
     monkeypatch.setattr(Mover, "copy", copy_and_cancel)
     result = command("move", command.url, elsewhere("new"))
     assert result.exit_code == 1
-    assert "error: 1 jobs of" in result.stderr
-    assert " differ from those of " in result.stderr
+    assert "error: changed in " in result.stderr
+    assert ": 1 job, such as " in result.stderr
 
 
 def test_a_live_worker_refuses(command: Command, elsewhere: Callable[[str], str]) -> None:
@@ -537,7 +537,7 @@ def test_a_running_job_refuses(command: Command, elsewhere: Callable[[str], str]
         claimed = h.take("w9")
     result = command("move", command.url, elsewhere("new"))
     assert result.exit_code == 1
-    assert "1 jobs are running on sqlite:" in result.stderr
+    assert "1 job is running on sqlite:" in result.stderr
     assert f"{claimed.id} on w9 until" in result.stderr
     assert pauses(command.url) == set()
 

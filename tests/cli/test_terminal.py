@@ -221,4 +221,4 @@ def test_replaying_shows_a_bar(command: Command, terminal: Terminal) -> None:
     command.submit("bad", '{"reason": "no"}')
     command.ok("worker", "--burst")
     assert run(command, terminal, "dlq", "replay", "--all").wait(PATIENCE) == 0
-    assert "replayed 1 dead letters" in terminal.read()
+    assert "replayed 1 dead letter" in terminal.read()

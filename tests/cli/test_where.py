@@ -166,7 +166,7 @@ def test_an_encrypted_payload_is_read_with_the_keys_of_the_app(
     job_id = command.submit("greet", json.dumps({"name": "Ada"}), "--app", "locked")
     options = ("jobs", "ls", "--where", "payload.name=Ada")
     without = command(*options)
-    assert "read 1 jobs, 0 match" in without.stderr
+    assert "read 1 job, 0 match" in without.stderr
     assert "1 cannot be compared and do not match" in without.stderr
     assert command.json("jobs", "ls", "--where", "payload.name!=Ada")["unreadable"] == 1
     (job,) = command.json(*options, "--app", "locked")["jobs"]

@@ -26,6 +26,8 @@ from lab.torture.running import Record, run
 from lab.torture.suites import SUITES, Slice, Suite
 from lab.torture.summary import Summary, summarise
 
+ROOT = Path(__file__).parent.parent.parent
+
 
 class Said(msgspec.Struct, frozen=True):
     """What a suite of these tests reports."""
@@ -265,9 +267,16 @@ def test_the_page_tells_all_and_links_to_what_there_is() -> None:
         "1 of 1 bugs",
     ):
         assert told in page
-    root = Path(__file__).parent.parent.parent
-    assert (root / "lab" / "formal" / "README.md").is_file()
-    assert (root / "docs" / "internals" / "invariants.md").is_file()
+    assert (ROOT / "lab" / "formal" / "README.md").is_file()
+    assert (ROOT / "docs" / "internals" / "invariants.md").is_file()
+
+
+def test_writing_the_page_again_loses_nothing_but_the_tables() -> None:
+    """What a person added to the page belongs into its frame, or the next run deletes it."""
+    before, after = PAGE.read_text(encoding="utf-8").split(PLACE)
+    published = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    assert published.startswith(before)
+    assert published.endswith(after)
 
 
 def test_a_summary_survives_its_file() -> None:

@@ -138,10 +138,14 @@ def _lone(module: ModuleType) -> App:
         return found["app"]
     if len(set(map(id, found.values()))) == 1:
         return next(iter(found.values()))
-    many = f"; it has {', '.join(sorted(found))}" if found else ""
+    if not found:
+        raise ConfigurationError(
+            f"module {module.__name__!r} has no App; add `app = App()` to it, or name another "
+            f"module as module:attribute"
+        )
     raise ConfigurationError(
-        f"module {module.__name__!r} does not have exactly one App{many}; name one as "
-        f"`{module.__name__}:{min(found, default='app')}`"
+        f"module {module.__name__!r} has several apps: {', '.join(sorted(found))}; name one as "
+        f"`{module.__name__}:{min(found)}`"
     )
 
 

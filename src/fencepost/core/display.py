@@ -35,6 +35,11 @@ def shortened(text: str) -> str:
     return text if len(text) <= SHOWN_LENGTH_MAX else f"{text[:SHOWN_LENGTH_MAX]}…"
 
 
+def amount(number: int, one: str, many: str = "") -> str:
+    """Return a number with its noun: "1 job", "2 jobs"; *many* if that is not *one* and an s."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Return a question that ends a message about *name*; empty if no other name is like it."""
     close = difflib.get_close_matches(name, sorted({*names} - {name}), 1)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fencepost.actions.backend import Script
 from fencepost.core.bounds import UNREADABLE_SHOWN
+from fencepost.core.display import amount
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.failure import (
     LETTERS_LOOKED_AT,
@@ -77,8 +78,8 @@ def _unreadable(jobs: Iterable[Job]) -> Iterator[str]:
     counts = Counter(job.type for job in jobs if job.failure and job.failure.code == UNREADABLE)
     for type, count in sorted(counts.items()):
         yield (
-            f"{count} jobs of type {type!r} wait for a worker that can read their payload, for an "
-            f"hour at most: finish the deployment, or roll it back"
+            f"no worker could read the payload of {amount(count, 'job')} of type {type!r} so far; "
+            f"they wait an hour at most: finish the deployment, or roll it back"
         )
 
 
@@ -101,7 +102,7 @@ def _outages(session: Session) -> Script[list[Finding]]:
 
 def _outage(type: str, count: int) -> str:
     return (
-        f"{count} jobs of type {type!r} died of an outage: all their attempts lay within "
+        f"{amount(count, 'job')} of type {type!r} died of an outage: all attempts lay within "
         f"{OUTAGE_SPAN:.0f} s. Retry.patient() tries for an hour: give it to the task as "
         f"retry=, or set FENCEPOST_RETRY=patient. `fencepost dlq replay --type {type}` runs "
         f"them again"

@@ -13,7 +13,7 @@ from fencepost.cli.errors import Refusal
 from fencepost.cli.options import Settings, json_options, option, sqlite_path
 from fencepost.cli.output import echo, echo_json, progress_bar
 from fencepost.core.bounds import DUMP_BATCH, DUMP_MAX
-from fencepost.core.display import shown_url
+from fencepost.core.display import amount, shown_url
 from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
 from fencepost.store.url import plain_url
 
@@ -104,7 +104,7 @@ def _move(mover: Mover, *, as_json: bool) -> None:
         )
         return
     had = f" ({mover.present:,} were already there)" if mover.present else ""
-    echo(f"moved {mover.loaded:,} jobs from {here} to {there}{had}; all were compared")
+    echo(f"moved {amount(mover.loaded, 'job')} from {here} to {there}{had}; all were compared")
     echo(
         f"  {here} keeps its copies, stays paused and refuses new jobs; submit to {there} and "
         f"start workers on it",

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from fencepost.cli.output import Bar
 from fencepost.core.bounds import PAGE_MAX, RECOVER_BATCH, WORKER_SILENCE
-from fencepost.core.display import shown_url
+from fencepost.core.display import amount, shown_url
 from fencepost.core.encryption import REFUSED
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import JobRecord
@@ -66,7 +66,8 @@ class Mover:
         if workers:
             named = ", ".join(f"{w.id} (pid {w.pid} on {w.host})" for w in workers[:NAMED_MAX])
             raise StateConflictError(
-                f"{len(workers)} workers are alive on {shown_url(store.url)}: {named}; stop them "
+                f"{amount(len(workers), 'worker is', 'workers are')} alive on "
+                f"{shown_url(store.url)}: {named}; stop them "
                 f"(a killed one is forgotten after {WORKER_SILENCE:g} s)"
             )
 
@@ -84,8 +85,9 @@ class Mover:
                 if job.lease is not None
             )
             raise StateConflictError(
-                f"{count} jobs are running on {shown_url(self.source.url)}: {named}; wait for "
-                f"them to end, or for their leases to expire"
+                f"{amount(count, 'job is', 'jobs are')} running on "
+                f"{shown_url(self.source.url)}: {named}; "
+                f"wait until they end, or until their leases expire"
             )
 
     def _refuse_used_target(self, advance: Bar) -> None:
@@ -239,8 +241,8 @@ class Mover:
             missing, changed = self._differences(advance)
         if missing:
             raise StateConflictError(
-                f"{len(missing)} jobs of {shown_url(self.source.url)} were not copied, such as "
-                f"{missing[0]}; move again"
+                f"not copied from {shown_url(self.source.url)}: "
+                f"{amount(len(missing), 'job')}, such as {missing[0]}; move again"
             )
         self._refuse_changed(changed)
 
@@ -260,8 +262,8 @@ class Mover:
     def _refuse_changed(self, changed: Sequence[str]) -> None:
         if changed:
             raise StateConflictError(
-                f"{len(changed)} jobs of {shown_url(self.target.url)} differ from those of "
-                f"{shown_url(self.source.url)}, such as {changed[0]}: one of the stores was used "
+                f"changed in {shown_url(self.target.url)} or {shown_url(self.source.url)}: "
+                f"{amount(len(changed), 'job')}, such as {changed[0]}: one of the stores was used "
                 f"since they were copied; empty the target, and move again",
                 job_id=changed[0],
             )

@@ -28,7 +28,7 @@ from fencepost.cli.output import (
     short_id,
 )
 from fencepost.core.bounds import PRUNE_BATCH, RECOVER_BATCH
-from fencepost.core.display import shown_url
+from fencepost.core.display import amount, shown_url
 from fencepost.errors import FencepostError
 from fencepost.store.url import names_postgres
 
@@ -121,7 +121,7 @@ def recover(settings: Settings) -> None:
         return
     if moved:
         echo_table(("ID", "TYPE", "STATE"), [(short_id(m.job_id), m.type, m.state) for m in moved])
-    echo(f"recovered {len(moved)} jobs")
+    echo(f"recovered {amount(len(moved), 'job')}")
 
 
 @click.command()
@@ -158,7 +158,7 @@ def prune(settings: Settings, older_than: float | None, states: tuple[str, ...])
             total += pruned.count
             advance(pruned.count)
             position = pruned.next
-    echo_reply(settings, {"count": total}, f"pruned {total} jobs")
+    echo_reply(settings, {"count": total}, f"pruned {amount(total, 'job')}")
 
 
 @click.command()

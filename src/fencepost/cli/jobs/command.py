@@ -43,6 +43,7 @@ from fencepost.cli.output import (
     short_id,
 )
 from fencepost.clock import SystemClock
+from fencepost.core.display import amount
 from fencepost.core.encryption import readable
 from fencepost.core.job.lifecycle import ManyEdits, State
 from fencepost.core.job.policy import Priority
@@ -174,7 +175,7 @@ def cancel(settings: Settings, /, ids: tuple[str, ...], yes: bool, **conditions:
             click.confirm("cancel every live job that meets these conditions?", abort=True)
         is_flow = [name for name, value in wanted.items() if value] == ["flow"]
         count = app.flows.get(wanted["flow"]).cancel() if is_flow else app.jobs.cancel(**wanted)
-    echo_reply(settings, {"count": count}, f"cancelled {count} jobs")
+    echo_reply(settings, {"count": count}, f"cancelled {amount(count, 'job')}")
 
 
 @jobs.command("retry")
@@ -198,7 +199,7 @@ def retry(
             each_job(settings, app, ids, "reopened", lambda id: app.jobs.retry(id, **options))
             return
         count = app.flows.get(flow).retry()
-    echo_reply(settings, {"count": count}, f"reopened {count} jobs")
+    echo_reply(settings, {"count": count}, f"reopened {amount(count, 'job')}")
 
 
 @jobs.command("edit")
@@ -259,7 +260,7 @@ def _edit_all(
     found = app.jobs.edit_all(cast("ManyEdits", given), **wanted)
     refused = "".join(f", {count} refused: {code}" for code, count in found.refused.items())
     view = {"count": found.count, "refused": found.refused}
-    echo_reply(settings, view, f"edited {found.count} jobs{refused}")
+    echo_reply(settings, view, f"edited {amount(found.count, 'job')}{refused}")
 
 
 def each_job(

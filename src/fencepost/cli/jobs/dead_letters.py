@@ -20,6 +20,7 @@ from fencepost.cli.output import (
     short_id,
 )
 from fencepost.core.bounds import PAGE_MAX
+from fencepost.core.display import amount
 from fencepost.core.encryption import readable
 from fencepost.store.interface.control import Discarded, Replayed
 
@@ -108,7 +109,7 @@ def replay(
             stop_failures=stop_failures,
         )
     more = "" if started.is_total_known else " or more"
-    line = f"started replay {started.id} of {started.total:,} dead letters{more}"
+    line = f"started replay {started.id} of {amount(started.total, 'dead letter')}{more}"
     echo_reply(settings, started, line)
     if not settings.as_json:
         echo_hint(f"a worker or a server goes on with it; see: {settings.say('dlq', 'replays')}")
@@ -215,7 +216,9 @@ def _act(
                 count += sum(isinstance(reply, success) for reply in app.store.run(act(batch)))
                 advance(len(batch))
     skipped = len(found) - count
-    line = f"{done} {count} dead letters" + (f"; {skipped} left: {LEFT}" if skipped else "")
+    line = f"{done} {amount(count, 'dead letter')}" + (
+        f"; {skipped} left: {LEFT}" if skipped else ""
+    )
     echo_reply(settings, {"count": count, "skipped": skipped}, line)
 
 

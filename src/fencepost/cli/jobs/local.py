@@ -23,7 +23,7 @@ from fencepost.cli.apps import find_app, point
 from fencepost.cli.names import whole_id
 from fencepost.cli.options import Settings
 from fencepost.cli.output import clean_lines, echo, echo_json
-from fencepost.core.display import shown_url
+from fencepost.core.display import amount, shown_url
 from fencepost.core.encryption import REFUSED, TAMPERED, unreadable
 from fencepost.core.flows.graph import Stage, arrange, side_by_side
 from fencepost.core.job.failure import classify
@@ -63,7 +63,7 @@ def run_local(settings: Settings, id: str, *, starts_debugger: bool) -> None:
         raise SystemExit(1) from None
     submitted = app.jobs.count()
     if submitted:
-        echo(f"it submitted {submitted} jobs, which are thrown away", err=True)
+        echo(f"it submitted {amount(submitted, 'job')}: nothing of that is stored", err=True)
     if settings.as_json:
         echo_json({"id": job.id, "type": job.type, "outcome": "succeeded", "result": result})
     else:

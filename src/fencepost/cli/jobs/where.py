@@ -16,7 +16,7 @@ from fencepost.cli.completion import complete
 from fencepost.cli.options import INSTANT, TAG, ParsedType, decorated, option, parse_priority_text
 from fencepost.cli.output import progress_bar
 from fencepost.core.bounds import LOOK_MAX
-from fencepost.core.display import shown
+from fencepost.core.display import amount, shown
 from fencepost.core.filter import is_oldest_first, make_query
 from fencepost.core.job.policy import Priority
 from fencepost.core.look import parse_comparison
@@ -95,7 +95,7 @@ class Scanned(NamedTuple):
         """What a person should know about the search."""
         if self.read is None:
             return []
-        notes = [f"read {self.read:,} jobs, {len(self.jobs):,} match"]
+        notes = [f"read {amount(self.read, 'job')}, {len(self.jobs):,} match"]
         if self.is_bounded:
             notes.append("stopped by --scan; other jobs were not read: go on after the last one")
         if self.unreadable:
