@@ -95,6 +95,14 @@ MUTANTS: tuple[Mutant, ...] = (
         RECORD,
     ),
     _mutant(
+        "leaves-its-lock-to-what-it-forks",
+        "a child that a handler has forked keeps the record of a dead worker locked",
+        "starts",
+        "        record.forget()\n",
+        "        pass\n",
+        RECORD,
+    ),
+    _mutant(
         "claims-before-it-looks",
         "a worker that starts takes new jobs before those of the dead are released",
         "run.fetcher",
