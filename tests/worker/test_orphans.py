@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from tests.worker import gated
 from tests.worker.flaky import FlakyStore, Times
 from tests.worker.support import LONG, drain, eventually, working
 
@@ -21,7 +22,7 @@ from fencepost import App, BatchJob, Retry, State
 from fencepost.core.job.job import ClaimedJob
 from fencepost.store.interface.queue import ClaimRequest, QueueFacet
 from fencepost.store.interface.store import Store
-from fencepost.worker import Worker
+from fencepost.worker import Worker, children
 from fencepost.worker.orphans import Orphans
 from fencepost.worker.starts import StartRecord, records
 
@@ -190,6 +191,28 @@ async def test_a_start_is_on_record_while_its_handler_runs(
         await eventually(is_on_record)
         go_on.set()
     assert records(folder) == []
+
+
+async def test_an_isolated_handler_is_on_record_when_its_child_calls_it(
+    app: App, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C41: a child takes a Python start-up, and and a worker that dies then has started none."""
+    gate, door = tmp_path / "gate", tmp_path / "door"
+    monkeypatch.setenv(gated.GATE, str(gate))
+    monkeypatch.setenv(gated.DOOR, str(door))
+    monkeypatch.setattr(children, "CHILD_START_MAX", 0.01)
+    jobs = app.task(isolation="process")(gated.wait_at_door).submit_many([()] * 2)
+    async with working(app) as worker:
+        await eventually(lambda: worker._pipeline and len(worker._pipeline.slots.running) == 2)
+        (path,) = records(folder)
+        held = {each.token.encode() for each in app.store.run(app.store.queue.held([worker.id]))}
+        assert len(held) == 2
+        assert held.isdisjoint(_lines(path)), "the children are starting"
+        gate.touch()
+        await eventually(lambda: held.issubset(_lines(path)))
+        assert {job.refresh().state for job in jobs} == {State.RUNNING}
+        door.touch()
+    assert {job.refresh().state for job in jobs} == {State.COMPLETED}
 
 
 async def test_a_worker_with_a_given_name_or_a_store_in_memory_keeps_none(
