@@ -12,6 +12,7 @@ def _mutant(name: str, about: str, module: str, old: str, new: str, *tests: str)
 
 RECORD = "tests/worker/test_start_record.py"
 ORPHANS = "tests/worker/test_orphans.py"
+OUTAGES = "tests/worker/test_outages.py"
 
 MUTANTS: tuple[Mutant, ...] = (
     _mutant(
@@ -109,6 +110,30 @@ MUTANTS: tuple[Mutant, ...] = (
         "        record.forget()\n",
         "        pass\n",
         RECORD,
+    ),
+    _mutant(
+        "runs-again-under-the-name-it-left-jobs-under",
+        "what a second run of a worker runs is released as not started by its first",
+        "worker",
+        "        if leaves_jobs and not self._settings.is_named:\n",
+        "        if leaves_jobs and self._settings.is_named:\n",
+        ORPHANS,
+    ),
+    _mutant(
+        "forgets-that-a-claim-failed",
+        "what a claim brought whose reply was lost runs out, and counts",
+        "run.fetcher",
+        "                    self._unheard.note()\n",
+        "                    pass\n",
+        OUTAGES,
+    ),
+    _mutant(
+        "releases-what-it-holds",
+        "after a claim has failed, all that the worker runs is released",
+        "orphans",
+        "            known = self._inflight.known()\n",
+        "            known = set[str]()\n",
+        OUTAGES,
     ),
     _mutant(
         "claims-before-it-looks",

@@ -15,7 +15,7 @@ from typing import cast
 
 import pytest
 from tests.worker import gated
-from tests.worker.flaky import FlakyStore, Times
+from tests.worker.flaky import FlakyStore, Times, nothing, only
 from tests.worker.support import LONG, drain, eventually, working
 
 from fencepost import App, BatchJob, Retry, State
@@ -229,6 +229,39 @@ async def test_a_worker_with_a_given_name_or_a_store_in_memory_keeps_none(
         async with working(other):
             await eventually(lambda: other.workers.list() != [])
             assert records(folder) == []
+
+
+async def test_a_second_run_of_a_worker_that_left_jobs_behind_has_another_name(
+    app: App, folder: Path
+) -> None:
+    """C41: its jobs are not on the record of the first, and would be released while they run."""
+    store = FlakyStore(app.store)
+    other = App(store=cast(Store, store), retry=Retry.none())
+    other.task(name="noop")(noop).submit()
+    go_on = asyncio.Event()
+
+    @other.task
+    async def wait() -> None:
+        await go_on.wait()
+
+    worker = other.worker(grace=0.01)
+    store.is_away = only(QueueFacet.settle)
+    first = worker.id
+    running = asyncio.create_task(worker.aio.run())
+    await eventually(lambda: store.count(QueueFacet.settle))
+    worker.stop()
+    await running
+    assert len(records(folder)) == 1
+    store.is_away = nothing
+    job = wait.submit()
+    running = asyncio.create_task(worker.aio.run())
+    await eventually(lambda: job.refresh().state is State.RUNNING)
+    assert await Orphans(app.store, folder).step() == 0
+    assert worker.id != first
+    go_on.set()
+    await eventually(lambda: job.refresh().state is State.COMPLETED)
+    worker.stop()
+    await running
 
 
 def _lines(path: Path) -> list[bytes]:
