@@ -12,6 +12,7 @@ def _mutant(name: str, about: str, module: str, old: str, new: str, *tests: str)
 
 RECORD = "tests/worker/test_start_record.py"
 ORPHANS = "tests/worker/test_orphans.py"
+OUTAGES = "tests/worker/test_outages.py"
 
 MUTANTS: tuple[Mutant, ...] = (
     _mutant(
@@ -26,16 +27,24 @@ MUTANTS: tuple[Mutant, ...] = (
         "starts-coroutines-off-the-record",
         "coroutines start without a word on the record",
         "run.attempt",
-        "                executor.starts.add(job.lease.token)\n",
-        "                pass\n",
+        "            executor.starts.add(job.lease.token)\n",
+        "            pass\n",
         ORPHANS,
     ),
     _mutant(
         "starts-threads-off-the-record",
-        "handlers in threads and batches start without a word on the record",
+        "handlers in threads, children and batches start without a word on the record",
         "run.attempt",
-        "        return executor.starts.add(self.job.lease.token)\n",
+        "        return self._executor.starts.add(self.job.lease.token)\n",
         "        return True\n",
+        ORPHANS,
+    ),
+    _mutant(
+        "takes-a-starting-child-for-a-started-handler",
+        "a job is on record while Python starts in the child that is to run it",
+        "run.attempt",
+        "        if task.isolation is Isolation.LOOP and task.batch is None:\n",
+        "        if task.isolation is not Isolation.THREAD and task.batch is None:\n",
         ORPHANS,
     ),
     _mutant(
@@ -93,6 +102,38 @@ MUTANTS: tuple[Mutant, ...] = (
         "                return not self._is_over\n",
         "                return True\n",
         RECORD,
+    ),
+    _mutant(
+        "leaves-its-lock-to-what-it-forks",
+        "a child that a handler has forked keeps the record of a dead worker locked",
+        "starts",
+        "        record.forget()\n",
+        "        pass\n",
+        RECORD,
+    ),
+    _mutant(
+        "runs-again-under-the-name-it-left-jobs-under",
+        "what a second run of a worker runs is released as not started by its first",
+        "worker",
+        "        if leaves_jobs and not self._settings.is_named:\n",
+        "        if leaves_jobs and self._settings.is_named:\n",
+        ORPHANS,
+    ),
+    _mutant(
+        "forgets-that-a-claim-failed",
+        "what a claim brought whose reply was lost runs out, and counts",
+        "run.fetcher",
+        "                    self._unheard.note()\n",
+        "                    pass\n",
+        OUTAGES,
+    ),
+    _mutant(
+        "releases-what-it-holds",
+        "after a claim has failed, all that the worker runs is released",
+        "orphans",
+        "            known = self._inflight.known()\n",
+        "            known = set[str]()\n",
+        OUTAGES,
     ),
     _mutant(
         "claims-before-it-looks",

@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from tests.worker.flaky import FlakyStore, Times
+from tests.worker import gated
+from tests.worker.flaky import FlakyStore, Times, nothing, only
 from tests.worker.support import LONG, drain, eventually, working
 
 from fencepost import App, BatchJob, Retry, State
 from fencepost.core.job.job import ClaimedJob
 from fencepost.store.interface.queue import ClaimRequest, QueueFacet
 from fencepost.store.interface.store import Store
-from fencepost.worker import Worker
+from fencepost.worker import Worker, children
 from fencepost.worker.orphans import Orphans
 from fencepost.worker.starts import StartRecord, records
 
@@ -192,6 +193,28 @@ async def test_a_start_is_on_record_while_its_handler_runs(
     assert records(folder) == []
 
 
+async def test_an_isolated_handler_is_on_record_when_its_child_calls_it(
+    app: App, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C41: a child takes a Python start-up, and and a worker that dies then has started none."""
+    gate, door = tmp_path / "gate", tmp_path / "door"
+    monkeypatch.setenv(gated.GATE, str(gate))
+    monkeypatch.setenv(gated.DOOR, str(door))
+    monkeypatch.setattr(children, "CHILD_START_MAX", 0.01)
+    jobs = app.task(isolation="process")(gated.wait_at_door).submit_many([()] * 2)
+    async with working(app) as worker:
+        await eventually(lambda: worker._pipeline and len(worker._pipeline.slots.running) == 2)
+        (path,) = records(folder)
+        held = {each.token.encode() for each in app.store.run(app.store.queue.held([worker.id]))}
+        assert len(held) == 2
+        assert held.isdisjoint(_lines(path)), "the children are starting"
+        gate.touch()
+        await eventually(lambda: held.issubset(_lines(path)))
+        assert {job.refresh().state for job in jobs} == {State.RUNNING}
+        door.touch()
+    assert {job.refresh().state for job in jobs} == {State.COMPLETED}
+
+
 async def test_a_worker_with_a_given_name_or_a_store_in_memory_keeps_none(
     app: App, folder: Path
 ) -> None:
@@ -206,6 +229,39 @@ async def test_a_worker_with_a_given_name_or_a_store_in_memory_keeps_none(
         async with working(other):
             await eventually(lambda: other.workers.list() != [])
             assert records(folder) == []
+
+
+async def test_a_second_run_of_a_worker_that_left_jobs_behind_has_another_name(
+    app: App, folder: Path
+) -> None:
+    """C41: its jobs are not on the record of the first, and would be released while they run."""
+    store = FlakyStore(app.store)
+    other = App(store=cast(Store, store), retry=Retry.none())
+    other.task(name="noop")(noop).submit()
+    go_on = asyncio.Event()
+
+    @other.task
+    async def wait() -> None:
+        await go_on.wait()
+
+    worker = other.worker(grace=0.01)
+    store.is_away = only(QueueFacet.settle)
+    first = worker.id
+    running = asyncio.create_task(worker.aio.run())
+    await eventually(lambda: store.count(QueueFacet.settle))
+    worker.stop()
+    await running
+    assert len(records(folder)) == 1
+    store.is_away = nothing
+    job = wait.submit()
+    running = asyncio.create_task(worker.aio.run())
+    await eventually(lambda: job.refresh().state is State.RUNNING)
+    assert await Orphans(app.store, folder).step() == 0
+    assert worker.id != first
+    go_on.set()
+    await eventually(lambda: job.refresh().state is State.COMPLETED)
+    worker.stop()
+    await running
 
 
 def _lines(path: Path) -> list[bytes]:

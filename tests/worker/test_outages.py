@@ -167,17 +167,41 @@ async def test_a_failure_of_unknown_outcome_is_counted_once(app: App, store: Fla
     assert job.refresh().attempt == 3
 
 
-async def test_jobs_of_a_claim_whose_reply_was_lost_come_back(app: App, store: FlakyStore) -> None:
-    """S0-57, S4-1: nobody knows of that lease, so it runs out, and counts."""
+async def test_jobs_of_a_claim_whose_reply_was_lost_are_released(
+    app: App, store: FlakyStore
+) -> None:
+    """C41, S0-57, S4-1: the worker never heard of that lease, so nothing has started under it."""
 
     @app.task
     async def work(ctx: Context) -> int:
         return ctx.attempt
 
     store.loses_reply = Times(QueueFacet.claim, 1)
-    job = work.submit()
-    async with working(app, lease_ttl=1):
-        assert await job.aio.result(LONG) == 2
+    jobs = work.submit_many([()] * 3)
+    async with working(app):
+        assert [await job.aio.result(LONG / 2) for job in jobs] == [1, 1, 1]
+
+
+async def test_what_runs_is_not_released_after_a_claim_has_failed(
+    app: App, store: FlakyStore
+) -> None:
+    """C41: only what the worker has never heard of."""
+    go_on = asyncio.Event()
+
+    @app.task
+    async def wait(ctx: Context) -> int:
+        await go_on.wait()
+        return ctx.attempt
+
+    first = wait.submit()
+    async with working(app):
+        await eventually(lambda: first.refresh().state is State.RUNNING)
+        store.loses_reply = Times(QueueFacet.claim, 1)
+        second = wait.submit()
+        await eventually(lambda: second.refresh().state is State.RUNNING and second.attempts()[1:])
+        go_on.set()
+        assert [await job.aio.result(LONG) for job in (first, second)] == [1, 1]
+    assert len(first.attempts()) == 1
 
 
 async def test_a_handler_is_interrupted_when_its_lease_must_have_run_out(

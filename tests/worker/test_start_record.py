@@ -89,6 +89,37 @@ def test_a_killed_process_leaves_its_record(tmp_path: Path) -> None:
         assert not record.has_started("2.b")
 
 
+def test_what_a_handler_forks_does_not_keep_the_record_of_its_worker(tmp_path: Path) -> None:
+    """C41: such a child may live on long after the worker has died."""
+    program = (
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from fencepost.worker.starts import StartRecord\n"
+        "record = StartRecord(Path(sys.argv[1]), 'w1', slots=1, lease_ttl=30.0, live=list)\n"
+        "if os.fork() == 0:\n"
+        "    print(record.add('of the child'), flush=True)\n"
+        "    sys.stdin.read()\n"
+        "else:\n"
+        "    record.add('1.a')\n"
+        "    signal.pause()\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+        assert worker.stdout is not None
+        answer = worker.stdout.readline()
+        (path,) = records(tmp_path)
+        with dead_record(path) as record:
+            is_locked = record is None
+        worker.kill()
+        worker.wait()
+        assert answer == b"False\n", "the child starts nothing"
+        assert is_locked, "by the worker, which was alive"
+        with dead_record(path) as record:
+            assert record is not None
+            assert record.has_started("1.a")
+            assert not record.has_started("of the child")
+
+
 def test_a_token_that_was_being_written_has_not_started(tmp_path: Path) -> None:
     held = Held(tmp_path)
     held.start("1.a")

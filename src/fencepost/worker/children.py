@@ -2,7 +2,9 @@
 
 A child imports the handler by its module and name, runs it, and sends back the outcome. It is
 reused for the next job, and dies with its worker. ``Children`` is the worker's end of the pipe,
-``main`` the child's. If a child dies, its attempt has failed, see ``Children._died``.
+``main`` the child's. If a child dies, its attempt has failed, see ``Children._died``. Before its
+handler's first line a child asks its worker, which notes the start: what a worker that dies had
+given to children that were still starting has not started (C41).
 """
 
 from __future__ import annotations
@@ -80,6 +82,10 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     """A child's first message: it has started, and has imported its handlers."""
 
 
+class Starting(msgspec.Struct, frozen=True, tag=True):
+    """A child's message that it waits for GO, to call the handler."""
+
+
 class Marked(msgspec.Struct, frozen=True, tag=True):
     """A child's message, before its outcome, that it completes the job in this transaction."""
 
@@ -88,9 +94,10 @@ class Marked(msgspec.Struct, frozen=True, tag=True):
 
 _encoder = msgspec.msgpack.Encoder()
 _requests = msgspec.msgpack.Decoder(ChildRequest)
-_answers: msgspec.msgpack.Decoder[ReturnedOutcome | Marked | Ready] = msgspec.msgpack.Decoder(
-    ReturnedOutcome | Marked | Ready
-)
+ChildMessage = ReturnedOutcome | Marked | Ready | Starting
+_answers: msgspec.msgpack.Decoder[ChildMessage] = msgspec.msgpack.Decoder(ChildMessage)
+GO = b"go"
+"""The worker's answer to Starting: the start is on record."""
 
 
 @dataclass(eq=False, slots=True)
@@ -163,9 +170,11 @@ class Children:
         )
         try:
             await _send(child.pipe, _encoder.encode(request))
-            while isinstance(answer := await _answer(child.pipe), (Marked, Ready)):
+            while isinstance(answer := await _answer(child.pipe), (Marked, Ready, Starting)):
                 if isinstance(answer, Marked):
                     attempt.state.note_mark(answer.mark)
+                elif isinstance(answer, Starting) and attempt.note_start():
+                    child.pipe.send_bytes(GO)
         except (EOFError, OSError) as error:
             return self._died(child, error, attempt.job)
         if child.process.is_alive() and not self._retire(child):
@@ -245,7 +254,7 @@ async def _send(pipe: Connection, data: bytes) -> None:
         await asyncio.get_running_loop().run_in_executor(None, pipe.send_bytes, data)
 
 
-async def _answer(pipe: Connection) -> ReturnedOutcome | Marked | Ready:
+async def _answer(pipe: Connection) -> ChildMessage:
     return _answers.decode(await _receive(pipe))
 
 
@@ -355,6 +364,7 @@ class _ChildProcess:
         )
         if signature.context_name is not None:
             kwargs[signature.context_name] = Context(actions)
+        self._wait_for_go()
         result = call_hooked(
             hooks.chain(job.type, job.queue),
             Context(actions),
@@ -366,6 +376,14 @@ class _ChildProcess:
             return result
         # The runner has the context in which it was made, and would not know the job.
         return self._runner.run(result, context=contextvars.copy_context())
+
+    def _wait_for_go(self) -> None:
+        """Return when the start is on record; a worker that has died sends nothing any more."""
+        try:
+            self._pipe.send_bytes(_encoder.encode(Starting()))
+            self._pipe.recv_bytes()
+        except (EOFError, OSError):
+            os._exit(1)
 
     def _shared(self, hooks: Hooks) -> Any:
         if hooks.lifespan is None:

@@ -1,4 +1,7 @@
-"""Releases the jobs that a dead worker of this machine held and had not started (C41).
+"""Releases jobs that the store has leased and nobody has started nor will start (C41).
+
+``Orphans`` does so for those that a dead worker of this machine held, ``Unheard`` for those of this
+worker's own claims whose replies were lost.
 
 Which handlers had started, its record of starts says; which jobs it held, the store. So a job whose
 claim the worker died over, before it heard the reply, is found as well. A release is a settlement
@@ -9,7 +12,7 @@ started is left alone: its lease expires, and that counts as an attempt.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -18,8 +21,9 @@ from fencepost.core.job.outcome import RELEASED, Settlement
 from fencepost.errors import StoreError
 from fencepost.observe import names
 from fencepost.observe.log import log
-from fencepost.store.interface.queue import Settled
+from fencepost.store.interface.queue import Settled, WorkerLease
 from fencepost.store.interface.store import Store
+from fencepost.worker.run.inflight import InFlight
 from fencepost.worker.starts import DeadRecord, dead_record, records
 
 
@@ -52,13 +56,61 @@ class Orphans:
     async def _release(self, dead: Mapping[str, DeadRecord]) -> int:
         held = await self._store.run_async(self._store.queue.held(list(dead)))
         orphans = [lease for lease in held if not dead[lease.worker].has_started(lease.token)]
-        count = 0
-        for start in range(0, len(orphans), CLAIM_MAX):
-            part = orphans[start : start + CLAIM_MAX]
-            settlements = [Settlement(lease.job_id, lease.token, RELEASED) for lease in part]
-            replies = await self._store.run_async(self._store.queue.settle(settlements))
-            count += sum(isinstance(reply, Settled) for reply in replies)
-        if count:
-            workers = sorted({lease.worker for lease in orphans})
-            log(names.ORPHANS_RELEASED, level=logging.WARNING, jobs=count, workers=workers)
-        return count
+        return await release(self._store, orphans)
+
+
+class Unheard:
+    """Looks for jobs of claims whose replies were lost, before the next claims.
+
+    The store has leased them to this worker, which has never heard of them. It looks again and
+    again for as long as a lease lasts: the server may still be working on the lost claim.
+    """
+
+    def __init__(self, store: Store, inflight: InFlight, *, worker: str, lease_ttl: float) -> None:
+        self._store = store
+        self._clock = store.clock
+        self._inflight = inflight
+        self._worker = worker
+        self._lease_ttl = lease_ttl
+        self._since: float | None = None
+        """When a claim failed last, if it is not long ago."""
+        self._look_at = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there can be no such job."""
+        return self._since is None
+
+    def note(self) -> None:
+        """Note that a claim has failed, and may have been done."""
+        self._since = self._look_at = self._clock.monotonic()
+
+    async def step(self) -> int:
+        """Release them, if it is time to look; return how many. For when no claim is under way."""
+        now = self._clock.monotonic()
+        if self._since is None or now < self._look_at:
+            return 0
+        with suppress(StoreError):
+            held = await self._store.run_async(self._store.queue.held([self._worker]))
+            known = self._inflight.known()
+            count = await release(self._store, [e for e in held if e.token not in known])
+            self._look_at = now + ORPHANS_INTERVAL
+            if now >= self._since + self._lease_ttl:
+                self._since = None
+            return count
+        return 0
+
+
+async def release(store: Store, leases: Iterable[WorkerLease]) -> int:
+    """Release jobs that have not started; return how many leases were still good."""
+    orphans = list(leases)
+    count = 0
+    for start in range(0, len(orphans), CLAIM_MAX):
+        part = orphans[start : start + CLAIM_MAX]
+        settlements = [Settlement(lease.job_id, lease.token, RELEASED) for lease in part]
+        replies = await store.run_async(store.queue.settle(settlements))
+        count += sum(isinstance(reply, Settled) for reply in replies)
+    if count:
+        workers = sorted({lease.worker for lease in orphans})
+        log(names.ORPHANS_RELEASED, level=logging.WARNING, jobs=count, workers=workers)
+    return count

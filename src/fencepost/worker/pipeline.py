@@ -26,7 +26,7 @@ from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
 from fencepost.store.interface.records.cluster import WorkerInfo
 from fencepost.store.interface.store import Store
-from fencepost.worker.orphans import Orphans
+from fencepost.worker.orphans import Orphans, Unheard
 from fencepost.worker.retirement import Retirement
 from fencepost.worker.run.context import CancelReason
 from fencepost.worker.run.executor import HandlerExecutor
@@ -95,6 +95,12 @@ class Pipeline:
         )
         self.heartbeater = heartbeater_class(store, self.inflight, counters, self._lost)
         self.claimer = self._claimer()
+        # Another worker of a name that was given may hold jobs under it.
+        self._unheard = (
+            None
+            if settings.is_named
+            else Unheard(store, self.inflight, worker=settings.worker, lease_ttl=settings.lease_ttl)
+        )
         self.fetcher = Fetcher(
             store,
             self.claimer,
@@ -104,6 +110,7 @@ class Pipeline:
             settler=self.settler,
             heartbeater=self.heartbeater,
             orphans=self.orphans,
+            unheard=self._unheard,
             may_block=owns_loop,
         )
         self.maintenance = Maintenance(
@@ -182,7 +189,13 @@ class Pipeline:
         self._is_over = True
         await self.executor.close()
         # What is still held could not be settled: this process has died over it, as it were.
-        self.starts.close(is_empty=not self.inflight.held)
+        self.starts.close(is_empty=not self.leaves_jobs)
+
+    @property
+    def leaves_jobs(self) -> bool:
+        """Whether the store may still show jobs as running here, after the run."""
+        is_unheard = self.claimer.is_asking or not (self._unheard is None or self._unheard.is_over)
+        return is_unheard or bool(self.inflight.held)
 
     def _lost(self, held: InFlightJob, reason: CancelReason) -> None:
         """Report a lost job to the loop, from the heartbeater's thread."""

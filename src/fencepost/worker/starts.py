@@ -6,10 +6,11 @@ them apart: it is a file in memory that outlives the process, with the token of 
 handler has started, written before its first line. Another worker of this machine reads it
 (``orphans.py``), and releases the rest uncounted (C41).
 
-The file is locked for as long as its process lives. It has two halves; when one is full, the leases
-that are still held are copied to the other, and one byte says which of the two counts. So whenever
-the process dies, what the file says is true. What a machine forgets when it loses power is not:
-nothing is concluded from a record that was made before the machine was last started.
+The file is locked for as long as its process lives; what a handler forks lets go of it, for that
+may outlive the worker. It has two halves; when one is full, the leases that are still held are
+copied to the other, and one byte says which of the two counts. So whenever the process dies, what
+the file says is true. What a machine forgets when it loses power is not: nothing is concluded from
+a record that was made before the machine was last started.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import os
 import stat
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
@@ -28,6 +30,7 @@ from fencepost.core.bounds import UNSETTLED_MAX
 from fencepost.platform.disk import read_at, write_at
 from fencepost.platform.files import OPEN, others, user
 from fencepost.platform.locks import try_lock
+from fencepost.platform.processes import after_fork
 from fencepost.platform.system import boot
 
 SUFFIX = ".starts"
@@ -85,6 +88,7 @@ class StartRecord:
                 os.unlink(unnamed)
             os.close(self._fd)
             raise
+        _open_records.add(self)
 
     def add(self, token: str) -> bool:
         """Note that the handler of a lease starts now; return False if it must not start any more.
@@ -115,6 +119,11 @@ class StartRecord:
             self._map.close()
             os.close(self._fd)
 
+    def forget(self) -> None:
+        """In a forked child: let go of the lock, which would outlive the worker with the child."""
+        self._mutex = threading.Lock()  # a thread that was not forked may hold the old one
+        self.close(is_empty=False)
+
     def _start_of(self, half: int) -> int:
         return HEADER + half * self._half
 
@@ -130,6 +139,17 @@ class StartRecord:
         self._map[start : start + self._half] = kept.ljust(self._half, b"\0")
         self._map[WHICH] = other
         self._at = start + len(kept)
+
+
+_open_records: weakref.WeakSet[StartRecord] = weakref.WeakSet()
+
+
+def _forget_in_child() -> None:
+    for record in list(_open_records):
+        record.forget()
+
+
+after_fork(_forget_in_child)
 
 
 def _is_free(path: Path) -> bool:

@@ -9,9 +9,11 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from fencepost.clock import Clock
 from fencepost.core.bounds import (
     APP_VERSION_LENGTH_MAX,
     CONCURRENCY_DEFAULT,
@@ -80,7 +82,7 @@ class Worker:
         check_count(concurrency, "concurrency", 1, CONCURRENCY_MAX)
         _check_prefetch(prefetch)
         self.counters = counters or Counters()
-        self.id = id or f"{socket.gethostname()}-{os.getpid()}-{store.clock.new_id().hex()[:8]}"
+        self.id = id or _new_id(store.clock)
         self._settings = WorkerSettings(
             worker=self.id,
             is_named=id is not None,
@@ -214,11 +216,16 @@ class Worker:
                 await store.run_async(store.cluster.retire(self.id))
                 await pipeline.maintenance.resign()
         await self._unwatch_signals()
+        leaves_jobs = pipeline.leaves_jobs or bool(pipeline.inflight.lost)
+        if leaves_jobs and not self._settings.is_named:
+            # Others may release what this run has left under its name, and had not started.
+            self.id = _new_id(store.clock)
+            self._settings = replace(self._settings, worker=self.id)
         with self._stop_mutex:
             self._loop = None
             pipeline.shutdown.requests = self._stop_requests  # also one that came just now
             self._stop_requests = 0
-        log(names.WORKER_STOPPED, worker=self.id)
+        log(names.WORKER_STOPPED, worker=pipeline.worker)
         if self.is_retiring and self.on_retired is not None:
             self.on_retired()
 
@@ -238,6 +245,10 @@ class Worker:
         for _ in range(SIGNAL_TURNS):
             await asyncio.sleep(0)  # noqa: TID251 - waits for nothing
         signals.leave(self._loop)
+
+
+def _new_id(clock: Clock) -> str:
+    return f"{socket.gethostname()}-{os.getpid()}-{clock.new_id().hex()[:8]}"
 
 
 def quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -94,7 +94,7 @@ class RunningAttempt:
         self.batch: RunningBatch | None = None
         """What it shares the call of its handler with."""
         self.unbegun: InFlightJob | None = None
-        """What it holds, until its thread has called the handler."""
+        """What it holds, until its thread or its child has called the handler."""
         self.chain: Sequence[Hook] = ()
         """The hooks around it, the outermost first."""
         self._context: Context | None = None
@@ -168,12 +168,12 @@ class RunningAttempt:
         del self.held  # or the two would refer to each other, and wait for the garbage collector
         executor.timers.arm(self)
         executor.slots.running[job.lease.token] = self
-        if task.isolation is Isolation.THREAD:
+        if task.isolation is not Isolation.LOOP:
             self.unbegun = held
-        else:
+        if task.isolation is not Isolation.THREAD:
             executor.slots.reach.vain = 0
-            if task.batch is None:
-                executor.starts.add(job.lease.token)
+        if task.isolation is Isolation.LOOP and task.batch is None:
+            executor.starts.add(job.lease.token)
         if executor.is_verbose:
             about = {"attempt": job.attempt, "correlation_id": job.correlation_id}
             log_job(names.ATTEMPT_STARTED, job, level=logging.DEBUG, **about)
@@ -188,10 +188,14 @@ class RunningAttempt:
         executor, held = self._executor, self.unbegun
         if held is not None and executor.clock.monotonic() > held.start_by:
             return False
+        executor.slots.reach.vain = 0
+        return self.note_start()
+
+    def note_start(self) -> bool:
+        """Note that the handler is called now; return False if it must not be any more."""
         # Before the record: what is copied there meanwhile has to include this one.
         self.unbegun = None
-        executor.slots.reach.vain = 0
-        return executor.starts.add(self.job.lease.token)
+        return self._executor.starts.add(self.job.lease.token)
 
     def finish(self, outcome: Outcome | None) -> None:
         """Free the slot of a handler that has returned; its outcome counts if it is the first."""

@@ -30,7 +30,7 @@ from fencepost.store.interface.queue import Claim, ClaimRequest
 from fencepost.store.interface.store import Store, Topic
 from fencepost.store.plan import Operation, Plan
 from fencepost.worker.backoff import StoreBackoff
-from fencepost.worker.orphans import Orphans
+from fencepost.worker.orphans import Orphans, Unheard
 from fencepost.worker.run.executor import HandlerExecutor
 from fencepost.worker.run.heartbeater import Heartbeater
 from fencepost.worker.run.inflight import InFlight, InFlightJob, interrupt_lost
@@ -57,6 +57,7 @@ class Fetcher:
         settler: Settler,
         heartbeater: Heartbeater,
         orphans: Orphans | None,
+        unheard: Unheard | None,
         may_block: bool,
     ) -> None:
         self._store = store
@@ -68,6 +69,7 @@ class Fetcher:
         self._settler = settler
         self._heartbeater = heartbeater
         self._orphans = orphans
+        self._unheard = unheard
         self._may_block = may_block
 
     async def run(self) -> None:
@@ -93,6 +95,8 @@ class Fetcher:
             if limit <= 0 or slots.is_giving_back():
                 await slots.news.wait()
                 continue
+            if self._unheard is not None and await self._unheard.step():
+                slots.has_returned = True
             # With every slot free, on a loop of our own, there is no handler that a blocked loop
             # could hold up. It saves two hops between threads: short jobs drain half as fast again.
             blocks = self._may_block and not slots.taken
@@ -102,6 +106,8 @@ class Fetcher:
             had_nothing = not self._inflight.held
             fetched = await self._claimer.claim(limit, self._settler.post if blocks else None)
             if fetched is None:
+                if self._unheard is not None:
+                    self._unheard.note()
                 continue
             claim, taken = fetched
             if any(job.lease_ttl < self._heartbeater.shortest_ttl for job in claim.jobs):
@@ -192,7 +198,8 @@ class Claimer:
         """When the last claim was made that has looked at everything, on the monotonic clock."""
         self._place: int | None = None
         """Where the last claim has ended; None if the next one must look at everything."""
-        self._is_asking = False
+        self.is_asking = False
+        """Whether a claim is under way in one of the store's threads."""
         self._has_begun = False
         self._answer: Claim | None = None
         """The reply to the claim under way, noted in the store's thread."""
@@ -228,11 +235,11 @@ class Claimer:
                 claim = self._store.run(replace(operation, meanwhile=meanwhile))
                 self._answered_at = self._clock.monotonic()
             else:
-                self._is_asking, self._has_begun, self._answer = True, False, None
+                self.is_asking, self._has_begun, self._answer = True, False, None
                 # Shielded: leased jobs must be held, also when we are being stopped.
                 claim = await shielded(self._store.run_async(self._noted(operation)))
         except StoreError as error:
-            self._is_asking = False
+            self.is_asking = False
             await self._clock.sleep_async(self._backoff.failed(error))
             return None
         self._backoff.succeeded()
@@ -245,14 +252,14 @@ class Claimer:
         """
         clock = self._clock
         since = clock.monotonic()
-        while self._is_asking and self._answer is None:
+        while self.is_asking and self._answer is None:
             if clock.monotonic() - since > (FAREWELL if self._has_begun else UNBEGUN):
                 return None
             await clock.sleep_async(0.005)
         return None if self._answer is None else self._take(self._answer)
 
     def _take(self, claim: Claim) -> Fetched:
-        self._is_asking = False
+        self.is_asking = False
         self._answer = None
         # With one slot jobs start in the order of submission, also one whose commit came late.
         self._place = claim.place if self._slots.count > 1 else None

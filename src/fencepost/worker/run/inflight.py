@@ -65,8 +65,8 @@ class InFlight:
         self.held: dict[str, InFlightJob] = {}
         """Changed under the mutex."""
         self.lost: deque[str] = deque(maxlen=lost_max)
-        """Tokens of started jobs that were lost: the store may not know yet that they have ended,
-        if the reply to a heartbeat was lost."""
+        """Tokens of started jobs that were lost or left: the store may not know yet that they have
+        ended, if the reply to a heartbeat was lost, or if a transaction of theirs is still open."""
 
     def take(
         self, jobs: Sequence[ClaimedJob], *, asked_at: float, answered_at: float
@@ -99,6 +99,12 @@ class InFlight:
             self.lost.append(token)  # first: ``started`` must find it here or among what is held
         return self.drop(held.job.id, token) is not None
 
+    def leave(self, job_id: str, token: str) -> None:
+        """Drop a job whose handler has ended, and which stays running in the store."""
+        with self._mutex:
+            self.lost.append(token)
+        self.drop(job_id, token)
+
     def drop_all(self, settlements: Sequence[Settlement]) -> None:
         """Drop jobs whose settlements the store has answered."""
         with self._mutex:
@@ -117,6 +123,11 @@ class InFlight:
         ]
         with self._mutex:
             return [*tokens, *self.lost]
+
+    def known(self) -> set[str]:
+        """Return the tokens of all that is held, and of what has started and may be running."""
+        with self._mutex:
+            return {*self.lost, *(held.job.lease.token for held in self.held.values())}
 
     def everything(self) -> list[InFlightJob]:
         """Return all that is held."""

@@ -122,7 +122,7 @@ class Settler:
 
     def drop(self, job: ClaimedJob) -> None:
         """Drop a job for which there is nothing to write."""
-        self._inflight.drop(job.id, job.lease.token)
+        self._inflight.leave(job.id, job.lease.token)
         self._note_runs()
         self._slots.settled(())
 
@@ -154,7 +154,7 @@ class Settler:
             self._news.set()
             return
         self._written, self._reply = [], None
-        self._inflight.drop_all(batch)
+        self._inflight.leave(batch[0].job_id, batch[0].token)
         self._slots.settled(())  # a claim may wait for this
         self._counters.add(names.SETTLE_FAILED)
         log(names.SETTLE_FAILED, level=logging.ERROR, id=batch[0].job_id, error=repr(error))
