@@ -157,6 +157,26 @@ def test_manual_transactions_are_joined(postgres_project: DjangoApp) -> None:
     assert postgres_project.jobs.count() == 1
 
 
+def test_a_project_without_autocommit_has_a_transaction_from_the_first_query_on(
+    postgres_project: DjangoApp,
+) -> None:
+    """A submission may be the first query: it must not be stored before the rest of them."""
+    connection = connections["default"]
+    connection.close()
+    connection.settings_dict["AUTOCOMMIT"] = False
+    try:
+        shop.ship.submit(1)
+        assert postgres_project.jobs.count() == 0
+        transaction.rollback()
+        connection.close()
+        shop.add.enqueue(2)
+        transaction.commit()
+        assert postgres_project.jobs.count() == 1
+    finally:
+        connection.settings_dict["AUTOCOMMIT"] = True
+        connection.close()
+
+
 def test_a_connection_that_was_never_opened_has_no_transaction(project: DjangoApp) -> None:
     from fencepost.django.configuration import configured
 

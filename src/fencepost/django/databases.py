@@ -67,11 +67,17 @@ def open_transaction(configuration: Configuration) -> Any:
     if _is_on_loop():
         return None
     connection = connection_of(configuration.database)
-    is_manual = connection.connection is not None and not connection.autocommit
-    if not (connection.in_atomic_block or is_manual):
+    if not connection.in_atomic_block and _commits_each(connection):
         return None
     connection.validate_no_broken_transaction()
     return connection
+
+
+def _commits_each(connection: Any) -> bool:
+    """Return whether every statement commits by itself, or would if this were the first one."""
+    if connection.connection is None:
+        return bool(connection.settings_dict["AUTOCOMMIT"])
+    return bool(connection.autocommit)
 
 
 def _is_on_loop() -> bool:
