@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from django.core.signals import setting_changed
+from django.db.backends.base.base import NO_DB_ALIAS
+from django.db.backends.signals import connection_created
 
 from fencepost.app import App
 from fencepost.django.attempts import with_connections
@@ -101,4 +103,14 @@ def _on_setting_changed(*, setting: str, **_: Any) -> None:
         _made[0].follow_settings()
 
 
+def _on_connection_created(*, connection: Any, **_: Any) -> None:
+    """Close the store while Django makes, clones or removes a database, as a test runner does.
+
+    It does so beside all databases, and PostgreSQL refuses as long as anybody is connected.
+    """
+    if connection.alias == NO_DB_ALIAS and _made:
+        _made[0].close()
+
+
+connection_created.connect(_on_connection_created, dispatch_uid="fencepost.django.application")
 setting_changed.connect(_on_setting_changed, dispatch_uid="fencepost.django.application")
