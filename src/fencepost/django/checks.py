@@ -20,7 +20,7 @@ from fencepost.core.display import did_you_mean, shown_url
 from fencepost.core.stats.overview import WorkerInfo
 from fencepost.django.application import project_app
 from fencepost.django.configuration import SETTING, Configuration, configured
-from fencepost.django.databases import connection_of, sqlite_file, store_url
+from fencepost.django.databases import connection_of, sqlite_file, store_url, url_of
 from fencepost.errors import FencepostError
 
 Found = Iterator[Any]
@@ -139,6 +139,28 @@ def _transactions(configuration: Configuration, url: str) -> Found:
             hint=f"That is how it works with {shown_url(url)}; leave out {SETTING}['DATABASE'].",
             id="fencepost.W001",
         )
+
+    if configuration.url and not configuration.names_database and _is_database(configuration):
+        yield checks.Warning(
+            f"The store is the database of DATABASES[{configuration.database!r}], and named by a "
+            "URL: jobs are submitted after the commit, and do not join the transaction.",
+            hint=f"Add 'DATABASE': {configuration.database!r} to {SETTING}, or leave out the URL.",
+            id="fencepost.W006",
+        )
+
+
+def _is_database(configuration: Configuration) -> bool:
+    """Return whether the URL leads to the database DATABASE, as far as the two addresses say."""
+    url, alias = configuration.url or "", configuration.database
+    if not url.startswith("postgres") or connection_of(alias).vendor != "postgresql":
+        return False
+    from fencepost.store.postgres.engine.url import parse
+
+    with suppress(ImproperlyConfigured, FencepostError):
+        both = [parse(each).options for each in (url, url_of(alias))]
+        ours, theirs = [[each.get(name) for name in ("host", "port", "dbname")] for each in both]
+        return ours == theirs
+    return False
 
 
 def _not_migrated(count: int, configuration: Configuration) -> Any:

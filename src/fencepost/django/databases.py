@@ -8,7 +8,6 @@ would wait for each other. The store is a file beside it.
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -18,7 +17,6 @@ from django.db import connections
 
 from fencepost.core.display import did_you_mean
 from fencepost.django.configuration import SETTING, Configuration, configured
-from fencepost.store.url import URL_VARIABLE
 
 MEMORY = "memory://"
 _NOT_LIBPQ = ("context", "cursor_factory", "prepare_threshold", "client_encoding", "autocommit")
@@ -32,7 +30,7 @@ def store_url() -> str:
     ImproperlyConfigured if there is none.
     """
     configuration = configured()
-    return configuration.url or os.environ.get(URL_VARIABLE) or url_of(configuration.database)
+    return configuration.url or url_of(configuration.database)
 
 
 def url_of(alias: str) -> str:
