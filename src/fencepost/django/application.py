@@ -19,6 +19,7 @@ from fencepost.django.attempts import with_connections
 from fencepost.django.configuration import SETTING, configured
 from fencepost.django.databases import MEMORY, open_transaction, store_url
 from fencepost.handles.decorators import TaskDeclarer
+from fencepost.store.url import names_postgres
 
 PROJECT = "fencepost.django.project"
 """The module that sets Django up and finds the tasks of every installed app."""
@@ -55,7 +56,7 @@ class DjangoApp(App):
 
     @property
     def is_on_postgres(self) -> bool:
-        return self.store.url.startswith("postgres")
+        return names_postgres(self.store.url)
 
     @property
     def is_in_memory(self) -> bool:
