@@ -631,6 +631,14 @@ ENGINE = (
         RACES,
     ),
     _python(
+        "letter-that-left-its-list-is-shown",
+        "a job that was retried while the list is read is shown as a dead letter",
+        "jobs.read",
+        "        if kept is not None and kept.document.is_dead_letter:\n",
+        "        if kept is not None:\n",
+        LETTERS,
+    ),
+    _python(
         "settlement-forgets-its-policy",
         "a stored policy is not written with the job that has it",
         "documents.unit",

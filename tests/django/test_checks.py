@@ -72,6 +72,19 @@ def test_the_old_driver_is_an_error(
     assert ids(ours.check_settings()) == ["fencepost.E005"]
 
 
+def test_a_url_of_djangos_own_database_is_named(postgres_project: DjangoApp) -> None:
+    """Nobody would do without the transaction on purpose."""
+    own = postgres_project.url
+    with override_settings(FENCEPOST={"URL": own}):
+        (found,) = ours.check_settings()
+        assert (found.id, "'DATABASE': 'default'" in found.hint) == ("fencepost.W006", True)
+    for given in ({"URL": own, "DATABASE": "default"}, {"URL": "postgresql://elsewhere/jobs"}):
+        with override_settings(FENCEPOST=given):
+            assert ours.check_settings() == []
+    with using_database("dbname=''"), override_settings(FENCEPOST={"URL": own}):
+        assert ours.check_settings() == []  # Django itself says what is missing
+
+
 def test_a_store_without_its_schema_is_named(postgres_url: str) -> None:
     with using_database(postgres_url), override_settings(FENCEPOST={}):
         project_app().follow_settings()

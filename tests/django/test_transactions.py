@@ -105,6 +105,17 @@ def test_after_the_commit_can_be_chosen(postgres_project: DjangoApp) -> None:
         assert postgres_project.jobs.count() == 1
 
 
+@pytest.mark.parametrize("scheme", ["PostgreSQL", "postgres", "postgresql+psycopg"])
+def test_a_url_of_any_spelling_is_postgres(postgres_project: DjangoApp, scheme: str) -> None:
+    url = postgres_project.url.replace("postgresql", scheme, 1)
+    with override_settings(FENCEPOST={"URL": url, "DATABASE": "default"}):
+        postgres_project.follow_settings()
+        with rolled_back():
+            shop.ship.submit(1)
+            shop.add.enqueue(1)
+        assert postgres_project.jobs.count() == 0
+
+
 def test_the_transaction_of_another_database_is_not_joined(postgres_project: DjangoApp) -> None:
     with transaction.atomic(using="lite"):
         shop.add.enqueue(1)
@@ -155,6 +166,26 @@ def test_manual_transactions_are_joined(postgres_project: DjangoApp) -> None:
     finally:
         transaction.set_autocommit(True)
     assert postgres_project.jobs.count() == 1
+
+
+def test_a_project_without_autocommit_has_a_transaction_from_the_first_query_on(
+    postgres_project: DjangoApp,
+) -> None:
+    """A submission may be the first query: it must not be stored before the rest of them."""
+    connection = connections["default"]
+    connection.close()
+    connection.settings_dict["AUTOCOMMIT"] = False
+    try:
+        shop.ship.submit(1)
+        assert postgres_project.jobs.count() == 0
+        transaction.rollback()
+        connection.close()
+        shop.add.enqueue(2)
+        transaction.commit()
+        assert postgres_project.jobs.count() == 1
+    finally:
+        connection.settings_dict["AUTOCOMMIT"] = True
+        connection.close()
 
 
 def test_a_connection_that_was_never_opened_has_no_transaction(project: DjangoApp) -> None:

@@ -131,3 +131,14 @@ async def test_a_token_for_a_queue_replays_and_sees_its_own(ways: Ways, app: App
     assert (own["total"], await ways.a.get("/v1/replays")) == (1, {"replays": [own]})
     await Replayer(app.store).step()
     assert await listed(ways.all) == [theirs], mine
+
+
+async def test_the_id_of_another_replay_shows_nothing_of_it(ways: Ways) -> None:
+    """A repeat with an id is answered with the replay that has it, if it is the same one."""
+    await die(ways.all, "b")
+    theirs = await start(ways.all, queue="b", rate=0.01)
+    refused = await ways.a.refused("POST", "/v1/replays", {"id": theirs["id"]})
+    assert refused == (409, "state_conflict")
+    again = await ways.all.refused("POST", "/v1/replays", {"id": theirs["id"], "queue": "a"})
+    assert again == (409, "state_conflict")
+    assert await start(ways.all, id=theirs["id"], queue="b") == theirs

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import select
 import socket
 from collections.abc import Iterator
+from typing import Any, cast
 
 import pytest
 
@@ -54,3 +56,25 @@ def test_all_that_has_come_is_read(pair: Pair) -> None:
         pair[1].send(word)
     assert drain(pair[0])
     assert not drain(pair[0])
+
+
+def test_what_cannot_be_read_any_more_ends_the_reading(pair: Pair) -> None:
+    """A listener that another thread has closed: its reader must not go round for ever."""
+    pair[0].close()
+    with pytest.raises(OSError, match="Bad file"):
+        drain(pair[0])
+
+
+@pytest.mark.parametrize("number", [errno.EMSGSIZE, errno.ECONNRESET])
+def test_a_datagram_that_is_lost_does_not_end_the_reading(number: int) -> None:
+    """Windows says so of one that was too long, and of one that nobody has received."""
+    answers: list[Any] = [OSError(number, "lost"), b"ours", BlockingIOError()]
+
+    class Listening:
+        def recv(self, _: int) -> bytes:
+            answer = answers.pop(0)
+            if isinstance(answer, OSError):
+                raise answer
+            return bytes(answer)
+
+    assert drain(cast(socket.socket, Listening()))

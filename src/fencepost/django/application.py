@@ -11,12 +11,15 @@ from collections.abc import Callable
 from typing import Any
 
 from django.core.signals import setting_changed
+from django.db.backends.base.base import NO_DB_ALIAS
+from django.db.backends.signals import connection_created
 
 from fencepost.app import App
 from fencepost.django.attempts import with_connections
 from fencepost.django.configuration import SETTING, configured
 from fencepost.django.databases import MEMORY, open_transaction, store_url
 from fencepost.handles.decorators import TaskDeclarer
+from fencepost.store.url import names_postgres
 
 PROJECT = "fencepost.django.project"
 """The module that sets Django up and finds the tasks of every installed app."""
@@ -53,7 +56,7 @@ class DjangoApp(App):
 
     @property
     def is_on_postgres(self) -> bool:
-        return self.store.url.startswith("postgres")
+        return names_postgres(self.store.url)
 
     @property
     def is_in_memory(self) -> bool:
@@ -101,4 +104,14 @@ def _on_setting_changed(*, setting: str, **_: Any) -> None:
         _made[0].follow_settings()
 
 
+def _on_connection_created(*, connection: Any, **_: Any) -> None:
+    """Close the store while Django makes, clones or removes a database, as a test runner does.
+
+    It does so beside all databases, and PostgreSQL refuses as long as anybody is connected.
+    """
+    if connection.alias == NO_DB_ALIAS and _made:
+        _made[0].close()
+
+
+connection_created.connect(_on_connection_created, dispatch_uid="fencepost.django.application")
 setting_changed.connect(_on_setting_changed, dispatch_uid="fencepost.django.application")

@@ -8,6 +8,7 @@ from django.apps import AppConfig
 from django.db.models.signals import post_migrate
 
 from fencepost.django.configuration import configured
+from fencepost.store.url import names_postgres
 
 
 class FencepostConfig(AppConfig):  # type: ignore[misc]  # Django declares no types
@@ -36,7 +37,7 @@ def migrate_store(*, using: str, verbosity: int = 1, **_: Any) -> None:
         return
     app = project_app()
     app.follow_settings()
-    is_here = configuration.is_joinable and app.url.startswith("postgres")
+    is_here = configuration.is_joinable and names_postgres(app.url)
     if not configuration.migrate or not is_here:
         return
     applied = app.migrate()

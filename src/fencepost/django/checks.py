@@ -20,8 +20,9 @@ from fencepost.core.display import did_you_mean, shown_url
 from fencepost.core.stats.overview import WorkerInfo
 from fencepost.django.application import project_app
 from fencepost.django.configuration import SETTING, Configuration, configured
-from fencepost.django.databases import connection_of, sqlite_file, store_url
+from fencepost.django.databases import connection_of, sqlite_file, store_url, url_of
 from fencepost.errors import FencepostError
+from fencepost.store.url import names_postgres
 
 Found = Iterator[Any]
 """Messages of Django's checks."""
@@ -121,7 +122,7 @@ def _old_driver(configuration: Configuration, url: str) -> Found:
     connection = connection_of(configuration.database)
     if not configuration.is_joinable or connection.vendor != "postgresql":
         return
-    if url.startswith("postgres") and connection.Database.__name__ != "psycopg":
+    if names_postgres(url) and connection.Database.__name__ != "psycopg":
         yield checks.Error(
             f"Django uses psycopg2 for DATABASES[{configuration.database!r}], whose transactions "
             "jobs cannot join.",
@@ -132,13 +133,35 @@ def _old_driver(configuration: Configuration, url: str) -> Found:
 
 def _transactions(configuration: Configuration, url: str) -> Found:
     """Yield a warning if a setting about transactions can have no effect."""
-    if configuration.names_database and configuration.url and not url.startswith("postgres"):
+    if configuration.names_database and configuration.url and not names_postgres(url):
         yield checks.Warning(
             f"{SETTING} names a database and a store that is not in PostgreSQL: jobs are submitted "
             "after the commit, and do not join the transaction.",
             hint=f"That is how it works with {shown_url(url)}; leave out {SETTING}['DATABASE'].",
             id="fencepost.W001",
         )
+
+    if configuration.url and not configuration.names_database and _is_database(configuration):
+        yield checks.Warning(
+            f"The store is the database of DATABASES[{configuration.database!r}], and named by a "
+            "URL: jobs are submitted after the commit, and do not join the transaction.",
+            hint=f"Add 'DATABASE': {configuration.database!r} to {SETTING}, or leave out the URL.",
+            id="fencepost.W006",
+        )
+
+
+def _is_database(configuration: Configuration) -> bool:
+    """Return whether the URL leads to the database DATABASE, as far as the two addresses say."""
+    url, alias = configuration.url or "", configuration.database
+    if not names_postgres(url) or connection_of(alias).vendor != "postgresql":
+        return False
+    from fencepost.store.postgres.engine.url import parse
+
+    with suppress(ImproperlyConfigured, FencepostError):
+        both = [parse(each).options for each in (url, url_of(alias))]
+        ours, theirs = [[each.get(name) for name in ("host", "port", "dbname")] for each in both]
+        return ours == theirs
+    return False
 
 
 def _not_migrated(count: int, configuration: Configuration) -> Any:

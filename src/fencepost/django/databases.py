@@ -8,7 +8,6 @@ would wait for each other. The store is a file beside it.
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -18,7 +17,6 @@ from django.db import connections
 
 from fencepost.core.display import did_you_mean
 from fencepost.django.configuration import SETTING, Configuration, configured
-from fencepost.store.url import URL_VARIABLE
 
 MEMORY = "memory://"
 _NOT_LIBPQ = ("context", "cursor_factory", "prepare_threshold", "client_encoding", "autocommit")
@@ -32,7 +30,7 @@ def store_url() -> str:
     ImproperlyConfigured if there is none.
     """
     configuration = configured()
-    return configuration.url or os.environ.get(URL_VARIABLE) or url_of(configuration.database)
+    return configuration.url or url_of(configuration.database)
 
 
 def url_of(alias: str) -> str:
@@ -67,11 +65,17 @@ def open_transaction(configuration: Configuration) -> Any:
     if _is_on_loop():
         return None
     connection = connection_of(configuration.database)
-    is_manual = connection.connection is not None and not connection.autocommit
-    if not (connection.in_atomic_block or is_manual):
+    if not connection.in_atomic_block and _commits_each(connection):
         return None
     connection.validate_no_broken_transaction()
     return connection
+
+
+def _commits_each(connection: Any) -> bool:
+    """Return whether every statement commits by itself, or would if this were the first one."""
+    if connection.connection is None:
+        return bool(connection.settings_dict["AUTOCOMMIT"])
+    return bool(connection.autocommit)
 
 
 def _is_on_loop() -> bool:

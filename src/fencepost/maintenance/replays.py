@@ -180,7 +180,7 @@ class Replayer:
         for job_id, job in zip(job_ids, jobs, strict=True):
             body = None if job is None else with_fields(job.payload_body, patch)
             if job is None:
-                skipped["gone"] += 1
+                requests.append(Replay(job_id))  # the store says if it was replayed before
             elif body is None:
                 skipped["payload"] += 1
             elif len(body.data) > replay.max_payload:

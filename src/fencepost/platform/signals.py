@@ -41,7 +41,8 @@ def leave(loop: asyncio.AbstractEventLoop) -> None:
     """Let the loop call nothing any more; signals do again what they do by default."""
     for number in STOPPING:
         if current().has_signals:
-            loop.remove_signal_handler(number)
+            with suppress(NotImplementedError):
+                loop.remove_signal_handler(number)
         else:
             signal.signal(number, default_of(number))
 

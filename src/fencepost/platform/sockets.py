@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import select
 import socket
 import threading
@@ -14,6 +15,8 @@ READABLE, WRITABLE = 1, 4
 """The bits of ``select.POLLIN`` and ``select.POLLOUT``, also where there is no ``poll``."""
 LOOPBACK = "127.0.0.1"
 DATAGRAM_MAX = 64
+LOST = (errno.EMSGSIZE, errno.ECONNRESET)
+"""What Windows says of a datagram that was too long, and after one that nobody has received."""
 
 
 class Poller(Protocol):
@@ -88,15 +91,16 @@ def unix_datagrams() -> socket.socket | None:
 
 
 def drain(listening: socket.socket, is_ours: Callable[[bytes], bool] = bool) -> bool:
-    """Read all that has come; return whether any of it is ours."""
+    """Read all that has come; return whether any of it is ours. Raises OSError if it is closed."""
     found = False
     while True:
         try:
             found = is_ours(listening.recv(DATAGRAM_MAX)) or found
         except BlockingIOError:
             return found
-        except OSError:
-            continue  # Windows reports a datagram that was too long as an error
+        except OSError as error:
+            if error.errno not in LOST:
+                raise
 
 
 def address_of(listening: socket.socket) -> Any:

@@ -12,6 +12,7 @@ from fencepost.starlette.embedded import EmbeddedOptions, EmbeddedWorker
 
 if TYPE_CHECKING:
     from fencepost.app import App
+    from fencepost.store.interface.store import Store
 
 SiteLifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[None]]
 
@@ -54,7 +55,7 @@ def lifespan(
     return running
 
 
-def _open(app: App, *, migrate: bool) -> None:
+def _open(app: App, *, migrate: bool) -> Store:
     if migrate:
         app.migrate()
-    assert app.store is not None  # opens it
+    return app.store  # which is opened when it is asked for

@@ -31,14 +31,19 @@ def before_commit(store: RedisStore, act: Callable[[], object], number: int = 1)
     connections.run = meddle
 
 
-def after_script(store: RedisStore, script: str, act: Callable[[], object]) -> None:
-    """Do *act*, once, just after the next such script of *store*."""
+def after_script(
+    store: RedisStore, script: str, act: Callable[[], object], number: int = 1
+) -> None:
+    """Do *act*, once, just after the next such script of *store*, or a later one."""
     connections: Any = store._connections
     run = connections.run
+    seen = 0
 
     def meddle(name: str, *args: Any, pin: ServerPin | None = None) -> Any:
+        nonlocal seen
         answer = run(name, *args, pin=pin)
-        if name == script:
+        seen += name == script
+        if seen == number:
             connections.run = run
             act()
         return answer

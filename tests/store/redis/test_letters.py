@@ -7,10 +7,13 @@ from datetime import timedelta
 
 import pytest
 import redis
+from tests.store.redis.meddling import after_script
 
 from conformance.harness import Harness
+from fencepost.core.filter import PageRequest
 from fencepost.core.job.lifecycle import State
 from fencepost.store.interface.upkeep import PruneRequest
+from fencepost.store.redis.store import RedisStore
 
 
 @pytest.fixture
@@ -53,3 +56,23 @@ def test_what_is_no_dead_letter_any_more_is_off_the_stream(
     else:
         getattr(h, way)(job_id)
     assert letters.jobs() == []
+
+
+@pytest.mark.parametrize("script", [1, 2, 3])
+def test_a_letter_that_is_retried_while_it_is_read_ends_no_list(h: Harness, script: int) -> None:
+    """Only Redis reads the list and its jobs in two scripts."""
+    letters = []
+    for _ in range(3):
+        letters.append(h.job_in(State.DEAD_LETTER))
+        h.advance(0.001)
+    assert isinstance(h.store, RedisStore)
+    after_script(h.store, "read", lambda: h.retry(letters[-1]), script)
+    found: list[str] = []
+    position: int | None = None
+    while True:
+        page = h.run(h.store.reader.dead_letters(None, PageRequest(1, position)))
+        assert all(letter.state is State.DEAD_LETTER for letter in page.letters)
+        found += [letter.job_id for letter in page.letters]
+        if (position := page.next) is None:
+            break
+    assert found in ([letters[1], letters[0]], letters[::-1])

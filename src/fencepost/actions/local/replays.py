@@ -40,8 +40,13 @@ class LocalReplays(StoreActions):
         return replace(asked, total=total, is_total_known=is_known)
 
     def launch(self, asked: BulkReplay) -> Script[ReplayView]:
-        """Start a replay. Repeating this is harmless: an id is used once."""
+        """Start a replay. Repeating this is harmless: an id is used once.
+
+        Raise StateConflictError if another replay has it, which the caller may not be let see.
+        """
         kept: BulkReplay = yield self._store.replays.start(asked)
+        if kept.choice != asked.choice:
+            raise StateConflictError(f"another replay has the id {asked.id}; give a new one")
         return view_of(kept)
 
     def _count(self, asked: BulkReplay) -> Script[tuple[int, bool]]:

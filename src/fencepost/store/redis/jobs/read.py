@@ -228,37 +228,47 @@ def dead_letters(
     env: Env, type: str | None, page: PageRequest, queues: Sequence[str] | None = None
 ) -> Plan[DeadLetterPage]:
     """Return one page of dead letters, the most recently dead first."""
+    found, has_more = yield from placed_letters(env, type, page, queues)
+    letters = [letter for _, letter in found]
+    return DeadLetterPage(letters, found[-1][0] if has_more else None)
+
+
+def placed_letters(
+    env: Env, type: str | None, page: PageRequest, queues: Sequence[str] | None = None
+) -> Plan[tuple[list[tuple[int, DeadLetter]], bool]]:
+    """Return the dead letters of a page with their positions, and whether there are more."""
     unit = Unit(env)
     yield from unit.start()
-    found: list[Kept] = []
-    last = None if page.after is None else unpack(page.after)
+    found: list[tuple[int, DeadLetter]] = []
+    after = None if page.after is None else unpack(page.after)
     while len(found) <= page.limit:
-        jobs = yield from ended_before(unit, "dead", last, PORTION)
-        if not jobs:
-            break
-        tail = jobs[-1]
-        last = (tail.document.completed_at or 0, tail.seq)
+        jobs, after = yield from _dead_before(unit, after, PORTION)
         found += [
-            kept
-            for kept in jobs
+            (pack(*place), _letter(kept))
+            for place, kept in jobs
             if (type is None or kept.type == type) and (queues is None or kept.queue in queues)
         ]
-    letters = [_letter(kept) for kept in found[: page.limit]]
-    if len(found) <= page.limit:
-        return DeadLetterPage(letters)
-    final = found[page.limit - 1]
-    return DeadLetterPage(letters, pack(final.document.completed_at or 0, final.seq))
+        if after is None:
+            break
+    return found[: page.limit], len(found) > page.limit
 
 
-def ended_before(
-    unit: Unit, index: str, last: tuple[int, int] | None, limit: int
-) -> Plan[list[Kept]]:
-    """Return jobs of an index by their end, the newest first, from beyond *last*."""
-    key = unit.env.key(index)
-    top: Any = b"+inf" if last is None else last[0]
-    seqs: list[int] = []
+Place = tuple[int, int]
+"""When a job died, and its number."""
+
+
+def _dead_before(
+    unit: Unit, after: Place | None, limit: int
+) -> Plan[tuple[list[tuple[Place, Kept]], Place | None]]:
+    """Return dead letters beyond *after*, the newest first, and where to go on, if there are more.
+
+    One that is no dead letter any more, since it was found in the list, is left out.
+    """
+    key = unit.env.key("dead")
+    top: Any = b"+inf" if after is None else after[0]
+    places: list[Place] = []
     offset = 0
-    while len(seqs) < limit:
+    while len(places) < limit:
         part = [b"ZREVRANGEBYSCORE", key, top, b"-inf", b"LIMIT", offset, limit]
         (numbers,) = yield from unit.read([*part, b"WITHSCORES"])
         pairs = list(zip(numbers[1::2], numbers[::2], strict=True))
@@ -267,10 +277,16 @@ def ended_before(
         offset += len(pairs)
         for score, number in pairs:
             place = (int(float(score)), number_of(number))
-            if last is None or place < last:
-                seqs.append(place[1])
-    found = yield from unit.jobs(seqs[:limit])
-    return list(found.values())
+            if after is None or place < after:
+                places.append(place)
+    following = places[limit - 1] if len(places) >= limit else None
+    jobs = yield from unit.jobs(seq for _, seq in places[:limit])
+    found = []
+    for place in places[:limit]:
+        kept = jobs.get(place[1])
+        if kept is not None and kept.document.is_dead_letter:
+            found.append((place, kept))
+    return found, following
 
 
 def _letter(kept: Kept) -> DeadLetter:

@@ -10,12 +10,9 @@ from msgspec.structs import replace
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import Attempt, DeadLetter, Dependency, Job
 from fencepost.core.job.why import Situation
-from fencepost.core.values.names import wanted_ids
 from fencepost.store.interface.reader import DeadLetterPage, JobPage
 from fencepost.store.plan import Plan
-from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs import read
-from fencepost.store.redis.jobs.catalog import Env
 from fencepost.store.redis.partitions.hub import HOME, LOOK, Hub, PartitionCall
 from fencepost.store.redis.partitions.leases import scatter
 from fencepost.store.redis.partitions.numbers import (
@@ -34,7 +31,6 @@ from fencepost.store.redis.partitions.views.pages import (
     place_of,
     unpack_positions,
 )
-from fencepost.store.sql.paging import pack
 
 WHOLE_ID = 32
 
@@ -228,7 +224,9 @@ def dead_letters(
     for number in sorted((yield from hub.refresh())):
         after = None if page.after is None else beyond(page.after, number, newest_first=True)
         asked = PageRequest(page.limit, after)
-        letters, following = yield from hub.ask(number, LOOK, _letters, type, asked, queues)
+        letters, following = yield from hub.ask(
+            number, LOOK, read.placed_letters, type, asked, queues
+        )
         found += [(place_of(position, number), letter) for position, letter in letters]
         has_more |= following
     found.sort(key=lambda pair: pair[0], reverse=True)
@@ -236,17 +234,3 @@ def dead_letters(
     is_last = len(found) <= page.limit and not has_more
     following = None if is_last or not shown else shown[-1][0]
     return DeadLetterPage([letter for _, letter in shown], following)
-
-
-def _letters(
-    env: Env, type: str | None, page: PageRequest, queues: Sequence[str] | None
-) -> Plan[tuple[list[tuple[int, DeadLetter]], bool]]:
-    """Return dead letters with their positions, and whether there are more."""
-    found = yield from read.dead_letters(env, type, page, queues)
-    jobs = yield from Unit(env).by_id(wanted_ids([letter.job_id for letter in found.letters]))
-    letters = [
-        (pack(kept.document.completed_at or 0, kept.seq), letter)
-        for letter in found.letters
-        if (kept := jobs.get(letter.job_id)) is not None
-    ]
-    return letters, found.next is not None
