@@ -15,7 +15,7 @@ from django.core.signals import setting_changed
 from fencepost.app import App
 from fencepost.django.attempts import with_connections
 from fencepost.django.configuration import SETTING, configured
-from fencepost.django.databases import MEMORY, open_transaction, store_url
+from fencepost.django.databases import MEMORY, is_database_of_django, open_transaction, store_url
 from fencepost.handles.decorators import TaskDeclarer
 
 PROJECT = "fencepost.django.project"
@@ -63,7 +63,7 @@ class DjangoApp(App):
     def open_transaction(self) -> Any:
         """Return the connection whose open transaction a submission joins now; None without one."""
         configuration = configured()
-        if not configuration.is_joinable or not self.is_on_postgres:
+        if not self.is_on_postgres or not is_database_of_django(configuration):
             return None
         return open_transaction(configuration)
 

@@ -6,6 +6,7 @@ Those that ask the store itself run with ``manage.py check --database default``,
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +21,12 @@ from fencepost.core.display import did_you_mean, shown_url
 from fencepost.core.stats.overview import WorkerInfo
 from fencepost.django.application import project_app
 from fencepost.django.configuration import SETTING, Configuration, configured
-from fencepost.django.databases import connection_of, sqlite_file, store_url
+from fencepost.django.databases import (
+    connection_of,
+    is_database_of_django,
+    sqlite_file,
+    store_url,
+)
 from fencepost.errors import FencepostError
 
 Found = Iterator[Any]
@@ -58,6 +64,8 @@ def check_store(databases: Sequence[str] | None = None, **_: Any) -> list[Any]:
     app = project_app()
     try:
         pending = app.store.pending_migrations()
+        if pending and is_applied_by_django(configuration) and sys.argv[1:2] == ["migrate"]:
+            return []  # Django checks the database first, and applies them at the end
         if pending:
             return [_not_migrated(len(pending), configuration)]
         return list(_unserved(app.workers.list()))
@@ -119,7 +127,7 @@ def _is_same(file: Path, other: Path) -> bool:
 def _old_driver(configuration: Configuration, url: str) -> Found:
     """Yield an error if jobs are to join transactions of psycopg2."""
     connection = connection_of(configuration.database)
-    if not configuration.is_joinable or connection.vendor != "postgresql":
+    if connection.vendor != "postgresql" or not is_database_of_django(configuration):
         return
     if url.startswith("postgres") and connection.Database.__name__ != "psycopg":
         yield checks.Error(
@@ -141,8 +149,13 @@ def _transactions(configuration: Configuration, url: str) -> Found:
         )
 
 
+def is_applied_by_django(configuration: Configuration) -> bool:
+    """Return whether ``manage.py migrate`` also migrates the store."""
+    return configuration.migrate and is_database_of_django(configuration)
+
+
 def _not_migrated(count: int, configuration: Configuration) -> Any:
-    by_django = configuration.migrate and configuration.is_joinable
+    by_django = is_applied_by_django(configuration)
     return checks.Warning(  # an error would keep `manage.py migrate` from applying them
         f"The store of Fencepost lacks {count} migrations.",
         hint=f"Run manage.py {'migrate' if by_django else 'fencepost migrate'}.",

@@ -5,6 +5,7 @@ All of it may be left out. What is wrong in it is an ImproperlyConfigured that s
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, Literal, cast
 
@@ -13,6 +14,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 from fencepost.core.display import did_you_mean, shown
+from fencepost.store.url import URL_VARIABLE
 
 SETTING = "FENCEPOST"
 DATABASE = "default"
@@ -25,7 +27,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """The setting, checked."""
 
     url: str | None = None
-    """The store, if it is not the database DATABASE."""
+    """The store, if it is not the database DATABASE: the setting, else FENCEPOST_URL."""
     database: str = DATABASE
     """The alias in DATABASES whose database is the store, and whose transactions jobs join."""
     names_database: bool = False
@@ -35,11 +37,6 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """Whether ``manage.py migrate`` also brings the schema of a PostgreSQL store up to date."""
     options: Mapping[str, Any] = {}
     """Passed to ``App(…)``: retry, timeouts, retention, keys …"""
-
-    @property
-    def is_joinable(self) -> bool:
-        """Whether the store is said to be the database whose transactions are Django's."""
-        return self.url is None or self.names_database
 
 
 def configured() -> Configuration:
@@ -61,7 +58,7 @@ def configured() -> Configuration:
             f"that is {SETTING}['URL'] or {SETTING}['DATABASE']"
         )
     return Configuration(
-        url=_text(given, "URL"),
+        url=_text(given, "URL") or os.environ.get(URL_VARIABLE) or None,
         database=_text(given, "DATABASE") or DATABASE,
         names_database=given.get("DATABASE") is not None,
         enqueue=_mode(given.get("ENQUEUE", "join")),
