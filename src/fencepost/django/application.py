@@ -6,13 +6,18 @@ the settings then: a test runner puts another database in their place after task
 
 from __future__ import annotations
 
+import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
+from django.db.backends.base.base import NO_DB_ALIAS
+from django.db.backends.signals import connection_created
 
 from fencepost.app import App
+from fencepost.core.display import did_you_mean
 from fencepost.django.attempts import with_connections
 from fencepost.django.configuration import SETTING, configured
 from fencepost.django.databases import MEMORY, is_database_of_django, open_transaction, store_url
@@ -34,7 +39,11 @@ class DjangoApp(App):
 
     def __init__(self) -> None:
         self._given_url: str | None = None
-        super().__init__(MEMORY, **configured().options)
+        self.waits_for_commit = True
+        """False in ``jobs_in_memory``: a TestCase never commits."""
+        options = configured().options
+        check_options(options)
+        super().__init__(MEMORY, **options)
         self._given_url = None  # the constructor of App has set it; the settings decide
         session = self.session
         session.locate = lambda: self.url
@@ -55,11 +64,6 @@ class DjangoApp(App):
     def is_on_postgres(self) -> bool:
         return self.store.url.startswith("postgres")
 
-    @property
-    def is_in_memory(self) -> bool:
-        """Whether this is a test: a store in memory joins nothing, and takes jobs at once."""
-        return self.store.url.startswith(MEMORY)
-
     def open_transaction(self) -> Any:
         """Return the connection whose open transaction a submission joins now; None without one."""
         configuration = configured()
@@ -76,6 +80,17 @@ class DjangoApp(App):
     def close(self) -> None:
         """Close the store, which opens again when it is used: the app is that of the process."""
         self.session.disconnect()
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raise ImproperlyConfigured if an app takes no argument of this name."""
+    known = [name for name in inspect.signature(App.__init__).parameters if name != "self"]
+    for name in options:
+        if name not in known:
+            raise ImproperlyConfigured(
+                f"{SETTING}['OPTIONS'] has {name!r}, which App(…) does not take"
+                f"{did_you_mean(str(name), known)}"
+            )
 
 
 class DjangoTaskDeclarer(TaskDeclarer):
@@ -101,4 +116,11 @@ def _on_setting_changed(*, setting: str, **_: Any) -> None:
         _made[0].follow_settings()
 
 
+def _on_connection_created(*, connection: Any, **_: Any) -> None:
+    """Let go of the store before Django drops a test database, which it does without force."""
+    if connection.alias == NO_DB_ALIAS and _made:
+        _made[0].close()
+
+
+connection_created.connect(_on_connection_created, dispatch_uid="fencepost.django.application")
 setting_changed.connect(_on_setting_changed, dispatch_uid="fencepost.django.application")

@@ -169,7 +169,8 @@ class TasksBackend(BaseTaskBackend):  # type: ignore[misc]  # Django declares no
     def _waits_for_commit(self) -> bool:
         """Return whether the job is submitted by a transaction's commit rather than within it."""
         configuration = configured()
-        if self.app.is_in_memory or not connection_of(configuration.database).in_atomic_block:
+        is_atomic = connection_of(configuration.database).in_atomic_block
+        if not (self.app.waits_for_commit and is_atomic):
             return False
         is_joined = self.app.is_on_postgres and is_database_of_django(configuration)
         return not is_joined or configuration.enqueue == "on_commit"

@@ -19,7 +19,7 @@ from django.db import connections
 from fencepost.cli.options import sqlite_path
 from fencepost.core.display import did_you_mean, shown_url
 from fencepost.core.stats.overview import WorkerInfo
-from fencepost.django.application import project_app
+from fencepost.django.application import check_options, project_app
 from fencepost.django.configuration import SETTING, Configuration, configured
 from fencepost.django.databases import (
     connection_of,
@@ -46,6 +46,7 @@ def check_settings(**_: Any) -> list[Any]:
         configuration = configured()
         connection_of(configuration.database)
         url = store_url()
+        check_options(configuration.options)
         project_app()
     except (ImproperlyConfigured, FencepostError, TypeError) as error:
         return [checks.Error(str(error), id="fencepost.E003")]

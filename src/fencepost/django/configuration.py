@@ -45,9 +45,10 @@ def configured() -> Configuration:
     if not isinstance(given, Mapping):
         raise ImproperlyConfigured(f"{SETTING} must be a dictionary, got {shown(given)}")
     known = ("URL", "DATABASE", "ENQUEUE", "MIGRATE", "OPTIONS")
-    for name in given:
+    for name in map(str, given):
         if name not in known:
-            hint = did_you_mean(str(name), known)
+            is_small = name.upper() in known
+            hint = f"; did you mean {name.upper()!r}?" if is_small else did_you_mean(name, known)
             raise ImproperlyConfigured(
                 f"{SETTING} has no {shown(name)}{hint}; there are: {', '.join(known)}"
             )

@@ -55,7 +55,11 @@ def jobs_in_memory() -> Iterator[EnqueuedJobs]:
     """
     app = _project_with_tasks()
     with memory_store(app) as clock:
-        yield EnqueuedJobs(app, clock)
+        app.waits_for_commit = False
+        try:
+            yield EnqueuedJobs(app, clock)
+        finally:
+            app.waits_for_commit = True
 
 
 @contextmanager
