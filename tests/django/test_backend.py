@@ -237,6 +237,24 @@ def test_arguments_and_results_are_json(project: DjangoApp) -> None:
     assert "TypeError" in result.errors[0].exception_class_path
 
 
+@pytest.mark.parametrize(
+    ("task", "given", "why"),
+    [
+        (shop.add, {"args": []}, "missing a required argument: 'a'"),
+        (shop.add, {"args": [1, 2, 3]}, "too many positional arguments"),
+        (shop.add, {"args": [1], "kwargs": {"c": 2}}, "unexpected keyword argument 'c'"),
+        (shop.flaky, {"args": []}, "missing a required argument: 'fails'"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_an_error_of_the_caller(
+    project: DjangoApp, task: Any, given: dict[str, Any], why: str
+) -> None:
+    """Not a dead letter after three attempts in a worker."""
+    with pytest.raises(TypeError, match=why):
+        task.enqueue(*given["args"], **given.get("kwargs", {}))
+    assert project.jobs.count() == 0
+
+
 def test_a_payload_that_is_too_large_is_refused(project: DjangoApp) -> None:
     with pytest.raises(PayloadTooLargeError):
         shop.send.enqueue("x" * 2_000_000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 
 import pytest
@@ -11,6 +12,7 @@ from tests.django import shop
 
 from fencepost.cli.options import Settings
 from fencepost.django.application import DjangoApp
+from fencepost.django.framework import FRAMEWORK
 from fencepost.django.management.commands.fencepost import (
     Command,
     child_program,
@@ -62,6 +64,20 @@ def test_help_and_exit_codes_are_those_of_fencepost(
     with pytest.raises(SystemExit) as ended:
         Command().run_from_argv(["manage.py", "fencepost", "--settings=x.y", "jobs", "--bad"])
     assert ended.value.code == 2
+
+
+def test_a_worker_logs_each_attempt_once(project: DjangoApp, as_script: None) -> None:
+    """Django logs the same about each task: that is left out, unless LOGGING asks for it."""
+    logger = logging.getLogger(FRAMEWORK)
+    before = logger.level
+    try:
+        for level, is_shown in ((logging.NOTSET, False), (logging.INFO, True)):
+            logger.setLevel(level)
+            with pytest.raises(SystemExit):
+                Command().run_from_argv(["manage.py", "fencepost", "version"])
+            assert logger.isEnabledFor(logging.ERROR) == is_shown
+    finally:
+        logger.setLevel(before)
 
 
 def test_what_it_recommends_can_be_typed(project: DjangoApp) -> None:

@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
+from django.conf import settings
 from django.db import DatabaseError, connections, transaction
 from django.test import override_settings
 from tests.django import shop
+from tests.servers.postgres import Postgres
 
 from fencepost import ConfigurationError
 from fencepost.django.application import DjangoApp
 from fencepost.django.databases import open_transaction
 from fencepost.django.framework import TaskResultDoesNotExist, TaskResultStatus
+from fencepost.store.postgres.engine.url import parse
 
 
 class UndoneError(Exception):
@@ -120,6 +123,35 @@ def test_the_transaction_of_another_database_is_not_joined(postgres_project: Dja
     with transaction.atomic(using="lite"):
         shop.add.enqueue(1)
         assert postgres_project.jobs.count() == 1
+
+
+@pytest.mark.parametrize("is_setting", [True, False], ids=["setting", "environment"])
+def test_the_database_decides_and_not_how_its_url_was_given(
+    postgres_project: DjangoApp,
+    postgres_server: Postgres,
+    monkeypatch: pytest.MonkeyPatch,
+    is_setting: bool,
+) -> None:
+    """A URL of Django's own database is joined; with that of another one, nothing is refused."""
+    own = parse(postgres_project.url).options
+    elsewhere = postgres_server.create_database(f"{own['dbname']}_elsewhere")
+    here = f"postgresql://{own['user']}@{own['host']}:{own['port']}/{own['dbname']}"
+    with override_settings(FENCEPOST={}):
+        for url, is_kept in ((here, False), (elsewhere, True)):
+            if is_setting:
+                monkeypatch.setattr(settings, "FENCEPOST", {"URL": url})
+            else:
+                monkeypatch.setenv("FENCEPOST_URL", url)
+            postgres_project.follow_settings()
+            postgres_project.migrate()
+            with rolled_back():
+                shop.ship.submit(1)
+            assert (postgres_project.jobs.count() == 1) == is_kept
+            with transaction.atomic():
+                shop.add.enqueue(1)
+            assert postgres_project.jobs.count() == 1 + is_kept
+    postgres_project.close()
+    postgres_server.drop_database(f"{own['dbname']}_elsewhere")
 
 
 def test_a_transaction_that_can_only_be_rolled_back_is_refused(

@@ -6,18 +6,21 @@ the settings then: a test runner puts another database in their place after task
 
 from __future__ import annotations
 
+import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.db.backends.base.base import NO_DB_ALIAS
 from django.db.backends.signals import connection_created
 
 from fencepost.app import App
+from fencepost.core.display import did_you_mean
 from fencepost.django.attempts import with_connections
 from fencepost.django.configuration import SETTING, configured
-from fencepost.django.databases import MEMORY, open_transaction, store_url
+from fencepost.django.databases import MEMORY, is_database_of_django, open_transaction, store_url
 from fencepost.handles.decorators import TaskDeclarer
 from fencepost.store.url import names_postgres
 
@@ -37,7 +40,11 @@ class DjangoApp(App):
 
     def __init__(self) -> None:
         self._given_url: str | None = None
-        super().__init__(MEMORY, **configured().options)
+        self.waits_for_commit = True
+        """False in ``jobs_in_memory``: a TestCase never commits."""
+        options = configured().options
+        check_options(options)
+        super().__init__(MEMORY, **options)
         self._given_url = None  # the constructor of App has set it; the settings decide
         session = self.session
         session.locate = lambda: self.url
@@ -58,15 +65,10 @@ class DjangoApp(App):
     def is_on_postgres(self) -> bool:
         return names_postgres(self.store.url)
 
-    @property
-    def is_in_memory(self) -> bool:
-        """Whether this is a test: a store in memory joins nothing, and takes jobs at once."""
-        return self.store.url.startswith(MEMORY)
-
     def open_transaction(self) -> Any:
         """Return the connection whose open transaction a submission joins now; None without one."""
         configuration = configured()
-        if not configuration.is_joinable or not self.is_on_postgres:
+        if not self.is_on_postgres or not is_database_of_django(configuration):
             return None
         return open_transaction(configuration)
 
@@ -79,6 +81,17 @@ class DjangoApp(App):
     def close(self) -> None:
         """Close the store, which opens again when it is used: the app is that of the process."""
         self.session.disconnect()
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raise ImproperlyConfigured if an app takes no argument of this name."""
+    known = [name for name in inspect.signature(App.__init__).parameters if name != "self"]
+    for name in options:
+        if name not in known:
+            raise ImproperlyConfigured(
+                f"{SETTING}['OPTIONS'] has {name!r}, which App(…) does not take"
+                f"{did_you_mean(str(name), known)}"
+            )
 
 
 class DjangoTaskDeclarer(TaskDeclarer):

@@ -31,13 +31,14 @@ def migrate_store(*, using: str, verbosity: int = 1, **_: Any) -> None:
     Also in the database that a test runner has just made: the app turns to it, if it was open.
     """
     from fencepost.django.application import project_app
+    from fencepost.django.databases import is_database_of_django
 
     configuration = configured()
     if using != configuration.database:
         return
     app = project_app()
     app.follow_settings()
-    is_here = configuration.is_joinable and names_postgres(app.url)
+    is_here = is_database_of_django(configuration) and names_postgres(app.url)
     if not configuration.migrate or not is_here:
         return
     applied = app.migrate()

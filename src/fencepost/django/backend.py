@@ -7,7 +7,8 @@ the store, it is part of that transaction. With another store, or FENCEPOST['ENQ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -25,7 +26,7 @@ from fencepost.core.values.names import check_queue, id_bytes, id_text
 from fencepost.core.values.payload import check_size
 from fencepost.django.application import DjangoApp, project_app
 from fencepost.django.configuration import configured
-from fencepost.django.databases import connection_of, open_transaction
+from fencepost.django.databases import connection_of, is_database_of_django, open_transaction
 from fencepost.django.framework import (
     BaseTaskBackend,
     InvalidTask,
@@ -93,7 +94,9 @@ class TasksBackend(BaseTaskBackend):  # type: ignore[misc]  # Django declares no
         between the commit and the submission.
         """
         self.validate_task(task)
-        given = {"args": normalize_json(list(args)), "kwargs": normalize_json(dict(kwargs))}
+        args, kwargs = list(args), dict(kwargs)
+        check_arguments(task, args, kwargs)
+        given = {"args": normalize_json(args), "kwargs": normalize_json(kwargs)}
         job = self._job(task, given)
         if self._waits_for_commit():
             (raw,) = self.app.store.new_ids([job])
@@ -166,9 +169,10 @@ class TasksBackend(BaseTaskBackend):  # type: ignore[misc]  # Django declares no
     def _waits_for_commit(self) -> bool:
         """Return whether the job is submitted by a transaction's commit rather than within it."""
         configuration = configured()
-        if self.app.is_in_memory or not connection_of(configuration.database).in_atomic_block:
+        is_atomic = connection_of(configuration.database).in_atomic_block
+        if not (self.app.waits_for_commit and is_atomic):
             return False
-        is_joined = configuration.is_joinable and self.app.is_on_postgres
+        is_joined = self.app.is_on_postgres and is_database_of_django(configuration)
         return not is_joined or configuration.enqueue == "on_commit"
 
     def _submit(self, job: NewJob) -> str:
@@ -201,3 +205,12 @@ class TasksBackend(BaseTaskBackend):  # type: ignore[misc]  # Django declares no
 
     def _announce(self, result: Any) -> None:
         signals().task_enqueued.send_robust(sender=type(self), task_result=result)
+
+
+def check_arguments(task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raise TypeError, as a call would, if the function of *task* does not take these."""
+    context = [None] if task.takes_context else []
+    try:
+        inspect.signature(task.func).bind(*context, *args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{task.func.__name__}(): {error}") from None

@@ -6,6 +6,7 @@ Those that ask the store itself run with ``manage.py check --database default``,
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,9 +19,14 @@ from django.db import connections
 from fencepost.cli.options import sqlite_path
 from fencepost.core.display import did_you_mean, shown_url
 from fencepost.core.stats.overview import WorkerInfo
-from fencepost.django.application import project_app
+from fencepost.django.application import check_options, project_app
 from fencepost.django.configuration import SETTING, Configuration, configured
-from fencepost.django.databases import connection_of, sqlite_file, store_url, url_of
+from fencepost.django.databases import (
+    connection_of,
+    is_database_of_django,
+    sqlite_file,
+    store_url,
+)
 from fencepost.errors import FencepostError
 from fencepost.store.url import names_postgres
 
@@ -41,6 +47,7 @@ def check_settings(**_: Any) -> list[Any]:
         configuration = configured()
         connection_of(configuration.database)
         url = store_url()
+        check_options(configuration.options)
         project_app()
     except (ImproperlyConfigured, FencepostError, TypeError) as error:
         return [checks.Error(str(error), id="fencepost.E003")]
@@ -59,6 +66,8 @@ def check_store(databases: Sequence[str] | None = None, **_: Any) -> list[Any]:
     app = project_app()
     try:
         pending = app.store.pending_migrations()
+        if pending and is_applied_by_django(configuration) and sys.argv[1:2] == ["migrate"]:
+            return []  # Django checks the database first, and applies them at the end
         if pending:
             return [_not_migrated(len(pending), configuration)]
         return list(_unserved(app.workers.list()))
@@ -120,7 +129,7 @@ def _is_same(file: Path, other: Path) -> bool:
 def _old_driver(configuration: Configuration, url: str) -> Found:
     """Yield an error if jobs are to join transactions of psycopg2."""
     connection = connection_of(configuration.database)
-    if not configuration.is_joinable or connection.vendor != "postgresql":
+    if connection.vendor != "postgresql" or not is_database_of_django(configuration):
         return
     if names_postgres(url) and connection.Database.__name__ != "psycopg":
         yield checks.Error(
@@ -141,31 +150,14 @@ def _transactions(configuration: Configuration, url: str) -> Found:
             id="fencepost.W001",
         )
 
-    if configuration.url and not configuration.names_database and _is_database(configuration):
-        yield checks.Warning(
-            f"The store is the database of DATABASES[{configuration.database!r}], and named by a "
-            "URL: jobs are submitted after the commit, and do not join the transaction.",
-            hint=f"Add 'DATABASE': {configuration.database!r} to {SETTING}, or leave out the URL.",
-            id="fencepost.W006",
-        )
 
-
-def _is_database(configuration: Configuration) -> bool:
-    """Return whether the URL leads to the database DATABASE, as far as the two addresses say."""
-    url, alias = configuration.url or "", configuration.database
-    if not names_postgres(url) or connection_of(alias).vendor != "postgresql":
-        return False
-    from fencepost.store.postgres.engine.url import parse
-
-    with suppress(ImproperlyConfigured, FencepostError):
-        both = [parse(each).options for each in (url, url_of(alias))]
-        ours, theirs = [[each.get(name) for name in ("host", "port", "dbname")] for each in both]
-        return ours == theirs
-    return False
+def is_applied_by_django(configuration: Configuration) -> bool:
+    """Return whether ``manage.py migrate`` also migrates the store."""
+    return configuration.migrate and is_database_of_django(configuration)
 
 
 def _not_migrated(count: int, configuration: Configuration) -> Any:
-    by_django = configuration.migrate and configuration.is_joinable
+    by_django = is_applied_by_django(configuration)
     return checks.Warning(  # an error would keep `manage.py migrate` from applying them
         f"The store of Fencepost lacks {count} migrations.",
         hint=f"Run manage.py {'migrate' if by_django else 'fencepost migrate'}.",

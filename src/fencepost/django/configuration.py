@@ -27,7 +27,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """The setting, checked."""
 
     url: str | None = None
-    """The store, if it is not the database DATABASE; of the setting, else of FENCEPOST_URL."""
+    """The store, if it is not the database DATABASE: the setting, else FENCEPOST_URL."""
     database: str = DATABASE
     """The alias in DATABASES whose database is the store, and whose transactions jobs join."""
     names_database: bool = False
@@ -38,11 +38,6 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     options: Mapping[str, Any] = {}
     """Passed to ``App(…)``: retry, timeouts, retention, keys …"""
 
-    @property
-    def is_joinable(self) -> bool:
-        """Whether the store is said to be the database whose transactions are Django's."""
-        return self.url is None or self.names_database
-
 
 def configured() -> Configuration:
     """Return the setting as it is now, or raise ImproperlyConfigured."""
@@ -50,9 +45,10 @@ def configured() -> Configuration:
     if not isinstance(given, Mapping):
         raise ImproperlyConfigured(f"{SETTING} must be a dictionary, got {shown(given)}")
     known = ("URL", "DATABASE", "ENQUEUE", "MIGRATE", "OPTIONS")
-    for name in given:
+    for name in map(str, given):
         if name not in known:
-            hint = did_you_mean(str(name), known)
+            is_small = name.upper() in known
+            hint = f"; did you mean {name.upper()!r}?" if is_small else did_you_mean(name, known)
             raise ImproperlyConfigured(
                 f"{SETTING} has no {shown(name)}{hint}; there are: {', '.join(known)}"
             )

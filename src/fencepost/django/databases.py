@@ -8,6 +8,7 @@ would wait for each other. The store is a file beside it.
 from __future__ import annotations
 
 import asyncio
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -17,8 +18,10 @@ from django.db import connections
 
 from fencepost.core.display import did_you_mean
 from fencepost.django.configuration import SETTING, Configuration, configured
+from fencepost.store.url import names_postgres
 
 MEMORY = "memory://"
+DEFAULT_PORT = "5432"
 _NOT_LIBPQ = ("context", "cursor_factory", "prepare_threshold", "client_encoding", "autocommit")
 """Parameters of psycopg and of Django, which libpq does not know; we set the encoding ourselves."""
 
@@ -31,6 +34,28 @@ def store_url() -> str:
     """
     configuration = configured()
     return configuration.url or url_of(configuration.database)
+
+
+def is_database_of_django(configuration: Configuration) -> bool:
+    """Return whether the store is the database DATABASE, whose transactions jobs can join.
+
+    It is without a URL, and where the settings name both. Else the URL has to lead to the same
+    host, port and database: two names of one host are taken for two servers.
+    """
+    if configuration.url is None or configuration.names_database:
+        return True
+    connection = connection_of(configuration.database)
+    if connection.vendor != "postgresql" or not names_postgres(configuration.url):
+        return False
+    return _place(configuration.url) == _place(_postgres_url(connection.get_connection_params()))
+
+
+@lru_cache(8)
+def _place(url: str) -> tuple[str | None, ...]:
+    from fencepost.store.postgres.engine.url import parse
+
+    options = parse(url).options
+    return options.get("host"), options.get("port") or DEFAULT_PORT, options.get("dbname")
 
 
 def url_of(alias: str) -> str:

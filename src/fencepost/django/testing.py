@@ -11,9 +11,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from asgiref.sync import async_to_sync
+from django.core import mail
+from django.core.exceptions import ImproperlyConfigured
 
 from fencepost.core.job.job import Job
 from fencepost.django.application import DjangoApp
+from fencepost.django.configuration import SETTING, configured
 from fencepost.testing.clock import FakeClock
 from fencepost.testing.runner import LIMIT, Advance, Ran, drive, turns_of
 from fencepost.testing.store import memory_store
@@ -52,17 +55,40 @@ def jobs_in_memory() -> Iterator[EnqueuedJobs]:
     """
     app = _project_with_tasks()
     with memory_store(app) as clock:
-        yield EnqueuedJobs(app, clock)
+        app.waits_for_commit = False
+        try:
+            yield EnqueuedJobs(app, clock)
+        finally:
+            app.waits_for_commit = True
 
 
 @contextmanager
 def stored_jobs() -> Iterator[EnqueuedJobs]:
-    """Use the store of the test database, without jobs of tests before: those are cancelled."""
+    """Use the store of the test database, without jobs of tests before: those are cancelled.
+
+    Raises ImproperlyConfigured where that might be a store with real jobs: outside of Django's
+    test runner, and if a URL names the store.
+    """
+    _refuse_a_real_store()
     app = _project_with_tasks()
     app.follow_settings()
     app.migrate()
     app.jobs.cancel(state=["pending", "scheduled", "delayed", "running", "retrying"])
     yield EnqueuedJobs(app)
+
+
+def _refuse_a_real_store() -> None:
+    if not hasattr(mail, "outbox"):  # the test runner makes it, for mails that are not sent
+        raise ImproperlyConfigured(
+            "stored_jobs() cancels the jobs in the store, so it works only under Django's test "
+            "runner, which gives it the store of a test database"
+        )
+    if configured().url is not None:
+        raise ImproperlyConfigured(
+            f"stored_jobs() cancels the jobs in the store, which is not that of a test database: "
+            f"{SETTING}['URL'] or FENCEPOST_URL names it. Leave the URL out of the settings of "
+            f"tests, or use jobs_in_memory()"
+        )
 
 
 async def _awaited(coroutine: Coroutine[Any, Any, Any]) -> Any:

@@ -7,6 +7,7 @@ also in the processes that a command starts.
 
 from __future__ import annotations
 
+import logging
 import sys
 from argparse import REMAINDER
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ NAME = "fencepost"
 TYPED = ("python", "manage.py", NAME)
 DJANGO_OPTIONS = ("--settings", "--pythonpath")
 """What Django has read already, and puts before every command; child processes inherit it."""
+TASK_LOGGERS = ("django.tasks", "django_tasks")
 ELSEWHERE = (sys.executable, "-m", "django", NAME)
 """How to start it from a process that is not ``manage.py``, such as a server of the project."""
 
@@ -40,6 +42,7 @@ class Command(BaseCommand):  # type: ignore[misc]  # Django declares no types
         settings = Settings(
             app=find_tasks(), words=("python", argv[0], NAME), program=child_program()
         )
+        log_each_attempt_once()
         words = without_django_options(argv[2:])
         sys.exit(cli.main(words, prog_name=f"{argv[0]} {NAME}", obj=settings))
 
@@ -57,6 +60,14 @@ class Command(BaseCommand):  # type: ignore[misc]  # Django declares no types
             raise CommandError(text) from error
         if status:
             raise CommandError(f"`{' '.join([NAME, *words])}` failed", returncode=status)
+
+
+def log_each_attempt_once() -> None:
+    """Silence what Django logs about tasks, as Fencepost does, unless LOGGING names its logger."""
+    for name in TASK_LOGGERS:
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET and not logger.handlers:
+            logger.setLevel(logging.CRITICAL)
 
 
 def child_program() -> tuple[str, ...]:
