@@ -226,6 +226,16 @@ def dead_record(path: Path) -> Iterator[DeadRecord | None]:
             os.close(fd)
 
 
+@contextmanager
+def turn_to_look(folder: Path) -> Iterator[bool]:
+    """Keep other processes from looking at records meanwhile; False if another one is at it."""
+    fd = os.open(folder / "looking", OPEN | os.O_CREAT, 0o600)
+    try:
+        yield try_lock(fd)
+    finally:
+        os.close(fd)
+
+
 def runtime_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the folder for records of starts, which only this user can write to; make it.
 
