@@ -20,10 +20,11 @@ from tests.worker.support import LONG, drain, eventually, working
 
 from fencepost import App, BatchJob, Retry, State
 from fencepost.core.job.job import ClaimedJob
+from fencepost.platform import disk
 from fencepost.store.interface.queue import ClaimRequest, QueueFacet
 from fencepost.store.interface.store import Store
-from fencepost.worker import Worker, children
-from fencepost.worker.orphans import Orphans
+from fencepost.worker import Worker, children, starts
+from fencepost.worker.orphans import RECORDS_MAX, Orphans
 from fencepost.worker.starts import StartRecord, records, turn_to_look
 
 
@@ -185,6 +186,27 @@ async def test_a_starting_worker_releases_before_it_claims(app: App, folder: Pat
     jobs = claim(app, "dead", 2)
     await drain(app)
     assert standing(app, jobs) == [(State.COMPLETED, 1)] * 2
+
+
+async def test_any_number_of_old_records_costs_little(
+    app: App, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C42: the loop must not read a megabyte of each, every second; nor may descriptors run out."""
+    for number in range(RECORDS_MAX + 2):
+        record_of(folder, f"dead {number}").close(is_empty=False)
+    submit(app, 1)
+    jobs = claim(app, "dead 1", 1)
+    sizes: list[int] = []
+
+    def read(fd: int, size: int, offset: int) -> bytes:
+        sizes.append(size)
+        return disk.read_at(fd, size, offset)
+
+    monkeypatch.setattr(starts, "read_at", read)
+    assert await Orphans(app.store, folder).step() == 1
+    assert standing(app, jobs) == [(State.SCHEDULED, 0)]
+    assert len([size for size in sizes if size > starts.HEADER]) == 1
+    assert len(sizes) == RECORDS_MAX + 3
 
 
 async def test_a_running_worker_looks_again_and_again(app: App, folder: Path) -> None:

@@ -29,6 +29,8 @@ from fencepost.worker.backoff import StoreBackoff
 from fencepost.worker.run.inflight import InFlight
 from fencepost.worker.starts import DeadRecord, dead_record, records, turn_to_look
 
+RECORDS_MAX = 50
+"""Records that are open at once."""
 LOOK_AGAIN = 0.02
 """Seconds until the next try, while another process looks."""
 
@@ -73,14 +75,19 @@ class Orphans:
 
     async def _look(self) -> int | None:
         """Do so, unless another process is at it; then return None."""
-        released = 0
-        with ExitStack() as stack:
-            if not stack.enter_context(turn_to_look(self._folder)):
+        with turn_to_look(self._folder) as is_ours:
+            if not is_ours:
                 return None
-            found = (stack.enter_context(dead_record(path)) for path in records(self._folder))
+            paths = records(self._folder)
+            # Each that is open takes a descriptor.
+            parts = [paths[at : at + RECORDS_MAX] for at in range(0, len(paths), RECORDS_MAX)]
+            return sum([await self._look_at(part) for part in parts])
+
+    async def _look_at(self, paths: Iterable[Path]) -> int:
+        with ExitStack() as stack:
+            found = (stack.enter_context(dead_record(path)) for path in paths)
             dead = {record.worker: record for record in found if record is not None}
-            if dead:
-                released = await self._release(dead)
+            released = await self._release(dead) if dead else 0
             for record in dead.values():
                 record.tidy(self._clock.now().timestamp())
         return released
