@@ -253,16 +253,28 @@ def runtime_folder(environ: Mapping[str, str] = os.environ) -> Path:
     by_systemd = environ.get("RUNTIME_DIRECTORY", "").split(":")[0]
     if given := environ.get("FENCEPOST_RUNTIME_DIR") or by_systemd:
         folder = Path(given)
-    elif environ.get("XDG_RUNTIME_DIR"):
-        folder = Path(environ["XDG_RUNTIME_DIR"]) / "fencepost"
+    elif (session := environ.get("XDG_RUNTIME_DIR")) and _is_own(Path(session)):
+        folder = Path(session) / "fencepost"
     else:
         folder = Path(tempfile.gettempdir()) / f"fencepost-{user()}"
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != user() or others(found.st_mode, 0o022):
+    if not _is_own(folder):
         raise PermissionError(f"{folder} is not a folder that only user {user()} can write to")
     return folder
+
+
+def _is_own(folder: Path) -> bool:
+    """Return whether there is a folder that only this user can write to.
+
+    That of a session may be another user's, after ``su``, or be gone with the session.
+    """
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == user()
+    return is_own and not others(found.st_mode, 0o022)
 
 
 def records(folder: Path) -> list[Path]:
