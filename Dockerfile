@@ -27,11 +27,13 @@ RUN wheel="$(echo /wheels/fencepost-*.whl)" \
 
 USER 10001
 WORKDIR /srv/app
-# A SQLite store goes to a volume there; PostgreSQL and Redis need none.
+# A SQLite store goes to a volume there; with PostgreSQL and Redis it has only the notes of workers on
+# what they have started, which have to outlive a container that is restarted.
 VOLUME /var/lib/fencepost
 ENV PYTHONUNBUFFERED=1 \
     FENCEPOST_LOG_FORMAT=json \
     FENCEPOST_URL=sqlite:////var/lib/fencepost/jobs.db \
+    FENCEPOST_RUNTIME_DIR=/var/lib/fencepost/run \
     HEALTH_URL=http://127.0.0.1:9100/health/live
 EXPOSE 8000 9100
 # A worker ends on SIGTERM: it finishes what runs within its grace, and gives the rest back. Give it

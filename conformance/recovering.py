@@ -164,6 +164,24 @@ class TestRecovering:
         batches = [[moved.job_id for moved in h.run(h.store.upkeep.recover(3))] for _ in range(4)]
         assert batches == [order[:3], order[3:6], order[6:], []]
 
+    def test_what_never_started_goes_back_uncounted(self, h: Harness) -> None:
+        """C41: by the token of the lease that ended; one of an earlier lease says nothing."""
+        once = Policy(max_attempts=1)
+        [unstarted, started] = h.submit_many(2, policy=once)
+        claims = {claimed.id: claimed for claimed in h.claim().jobs}
+        tokens = [claims[unstarted].lease.token]
+        assert h.run(h.store.upkeep.recover(10, tokens)) == [], "its lease is good"
+        h.advance(TTL)
+        moves = {moved.job_id: moved.state for moved in h.run(h.store.upkeep.recover(10, tokens))}
+        assert moves == {unstarted: State.SCHEDULED, started: State.DEAD_LETTER}
+        assert (h.get(unstarted).attempt, h.get(started).attempt) == (0, 1)
+        again = h.take("w2")
+        assert (again.id, again.attempt) == (unstarted, 1)
+        assert again.lease.version > claims[unstarted].lease.version
+        h.advance(TTL)
+        [moved] = h.run(h.store.upkeep.recover(10, tokens))
+        assert moved.state is State.DEAD_LETTER
+
     @pytest.mark.parametrize("limit", [0, -1])
     def test_recovering_none_recovers_none(self, h: Harness, limit: int) -> None:
         """S4-13."""

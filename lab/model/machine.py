@@ -222,6 +222,11 @@ class StoresAgree(Contending):
     def recover(self, limit: int) -> None:
         self.do("recover", limit)
 
+    @precondition(lambda self: self.grips)
+    @rule(limit=choices.limits, numbers=st.lists(choices.grips, min_size=1, max_size=3))
+    def recover_unstarted(self, limit: int, numbers: list[int]) -> None:
+        self.do("recover", limit, [self._grip(number).lease.token for number in numbers])
+
     @rule(limit=choices.limits)
     def promote(self, limit: int) -> None:
         self.do("promote", limit)

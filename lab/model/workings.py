@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
@@ -19,7 +19,7 @@ from fencepost.core.job.job import (
     Ownership,
 )
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.outcome import Failed, Settlement
+from fencepost.core.job.outcome import Failed, Released, Settlement
 from fencepost.core.values.payload import differences
 from fencepost.errors import (
     DependencyCycleError,
@@ -356,17 +356,20 @@ class Workings(Waiting, Rating):
 
     # Upkeep, which a claim does too.
 
-    def recover(self, limit: int) -> list[Moved]:
+    def recover(self, limit: int, unstarted: Collection[str] = ()) -> list[Moved]:
         lost = [
             (lease.expires_at, kept.number, kept)
             for kept in self._in({State.RUNNING})
             if (lease := kept.job.lease) and has_come(lease.expires_at, self.now)
         ]
-        taken = [self._take_back(kept) for _, _, kept in sorted(lost)[: max(limit, 0)]]
+        taken = [self._take_back(kept, unstarted) for _, _, kept in sorted(lost)[: max(limit, 0)]]
         return self.told(taken)
 
-    def _take_back(self, kept: Kept) -> Moved:
-        """End the attempt of a worker that was lost or too slow, as a failure like any other."""
+    def _take_back(self, kept: Kept, unstarted: Collection[str]) -> Moved:
+        """End the attempt of a worker that was lost or too slow, as a failure like any other.
+
+        Unless it has never started.
+        """
         job = kept.job
         assert job.lease is not None
         is_overdue = job.lease.expires_at == kept.deadline
@@ -375,7 +378,7 @@ class Workings(Waiting, Rating):
             attempt=job.attempt,
             max_attempts=job.max_attempts,
             policy=job.policy,
-            outcome=Failed(failure),
+            outcome=Released() if kept.token in unstarted else Failed(failure),
         )
         ended = self._end_attempt(kept, decision)
         return Moved(job.id, job.type, ended.job.state, State.RUNNING, self._followed(ended))

@@ -112,6 +112,22 @@ MUTANTS: tuple[Mutant, ...] = (
         RECORD,
     ),
     _mutant(
+        "counts-what-had-not-started-once-its-lease-has-ended",
+        "a worker that comes after the end of a lease counts a job that had not started",
+        "orphans",
+        "            self._store.upkeep.recover(RECOVER_BATCH, unstarted)\n",
+        "            self._store.upkeep.recover(RECOVER_BATCH)\n",
+        ORPHANS,
+    ),
+    _mutant(
+        "recovers-before-it-looks",
+        "the leader takes back leases before those of dead workers of its machine are looked at",
+        "pipeline",
+        "        await self.fetcher.has_looked.wait()\n",
+        "",
+        ORPHANS,
+    ),
+    _mutant(
         "runs-again-under-the-name-it-left-jobs-under",
         "what a second run of a worker runs is released as not started by its first",
         "worker",
@@ -139,8 +155,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "claims-before-it-looks",
         "a worker that starts takes new jobs before those of the dead are released",
         "run.fetcher",
-        "        if self._orphans is not None:\n            await self._orphans.step()\n",
-        "",
+        "await self._orphans.look_first(is_stopping=lambda: self._shutdown.is_stopping)\n",
+        "pass\n",
         ORPHANS,
     ),
 )

@@ -32,6 +32,7 @@ SERIES = {
     for suffix in (["_bucket", "_sum", "_count"] if family.kind is Kind.HISTOGRAM else [""])
 }
 LABELS = {family.name: {*family.labels} for family in FAMILIES}
+RUNTIME_DIR = "FENCEPOST_RUNTIME_DIR"
 FROM_PROMETHEUS = {"instance", "job", "le"}
 
 
@@ -162,6 +163,20 @@ def test_stop_times_leave_the_server_its_notice_and_its_grace() -> None:
     options = options_of(pod["containers"][0]["command"][1:])
     assert pod["terminationGracePeriodSeconds"] >= options["notice"] + options["grace"] + 5
     assert options["notice"] > 0  # the service goes on sending requests for a moment
+
+
+def test_records_of_starts_outlive_a_worker_that_is_killed() -> None:
+    """C41: each kind of service gives its worker an empty folder for temporary files otherwise."""
+    worker = unit(DEPLOY / "systemd" / "fencepost-worker@.service")
+    assert (worker["RuntimeDirectoryMode"], worker["RuntimeDirectoryPreserve"]) == ("0700", "yes")
+    assert worker["RuntimeDirectory"] == "fencepost"
+    pod = find("Deployment", "fencepost-worker-default")["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    [folder] = [each["value"] for each in container["env"] if each["name"] == RUNTIME_DIR]
+    assert str(Path(folder).parent) in {each["mountPath"] for each in container["volumeMounts"]}
+    image = (DEPLOY.parent / "Dockerfile").read_text()
+    [volume] = re.findall(r"^VOLUME (\S+)$", image, re.MULTILINE)
+    assert f"{RUNTIME_DIR}={volume}/" in image
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)

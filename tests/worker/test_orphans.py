@@ -20,11 +20,12 @@ from tests.worker.support import LONG, drain, eventually, working
 
 from fencepost import App, BatchJob, Retry, State
 from fencepost.core.job.job import ClaimedJob
+from fencepost.platform import disk
 from fencepost.store.interface.queue import ClaimRequest, QueueFacet
 from fencepost.store.interface.store import Store
-from fencepost.worker import Worker, children
-from fencepost.worker.orphans import Orphans
-from fencepost.worker.starts import StartRecord, records
+from fencepost.worker import Worker, children, starts
+from fencepost.worker.orphans import RECORDS_MAX, Orphans
+from fencepost.worker.starts import StartRecord, records, turn_to_look
 
 
 @pytest.fixture
@@ -49,8 +50,9 @@ def record_of(folder: Path, worker: str) -> StartRecord:
     return StartRecord(folder, worker, slots=4, lease_ttl=30.0, live=list)
 
 
-def claim(app: App, worker: str, limit: int) -> list[ClaimedJob]:
-    return list(app.store.run(app.store.queue.claim(ClaimRequest(worker=worker, limit=limit))).jobs)
+def claim(app: App, worker: str, limit: int, lease_ttl: float = 30.0) -> list[ClaimedJob]:
+    request = ClaimRequest(worker=worker, limit=limit, lease_ttl=lease_ttl)
+    return list(app.store.run(app.store.queue.claim(request)).jobs)
 
 
 def submit(app: App, count: int) -> None:
@@ -140,6 +142,43 @@ async def test_a_release_whose_reply_was_lost_is_done_once(app: App, folder: Pat
     assert standing(app, jobs) == [(State.SCHEDULED, 0)]
 
 
+async def test_what_had_not_started_is_uncounted_also_after_its_lease(
+    app: App, folder: Path
+) -> None:
+    """C41: a worker that was away for longer recovers what nobody has recovered, and knows this."""
+    record = record_of(folder, "dead")
+    submit(app, 3)
+    jobs = claim(app, "dead", 3, lease_ttl=1.0)
+    assert record.add(jobs[1].lease.token)
+    record.close(is_empty=False)
+    ends = max(job.lease.expires_at for job in jobs)
+    await eventually(lambda: app.store.clock.now() > ends)
+    assert await Orphans(app.store, folder).step() == 2
+    left, dead = (State.SCHEDULED, 0), (State.DEAD_LETTER, 1)
+    assert standing(app, jobs) == [left, dead, left]
+
+
+async def test_nothing_is_recovered_by_a_starting_worker_before_it_has_looked(
+    app: App, folder: Path
+) -> None:
+    """C41: not even by the leader's chores, while the store answers no look or another is at it."""
+    record_of(folder, "dead").close(is_empty=False)
+    submit(app, 1)
+    jobs = claim(app, "dead", 1, lease_ttl=1.0)
+    await eventually(lambda: app.store.clock.now() > jobs[0].lease.expires_at)
+    store = FlakyStore(app.store)
+    other = App(store=cast(Store, store), retry=Retry.none())
+    other.task(name="noop")(noop)
+    store.is_away = only(QueueFacet.held)
+    async with working(other):
+        await eventually(lambda: store.count(QueueFacet.held) > 1)
+        with turn_to_look(folder) as is_ours:
+            assert is_ours
+            store.is_away = nothing
+            assert standing(app, jobs) == [(State.RUNNING, 1)]
+        await eventually(lambda: standing(app, jobs) == [(State.COMPLETED, 1)])
+
+
 async def test_a_starting_worker_releases_before_it_claims(app: App, folder: Path) -> None:
     """A worker that is replaced after its death takes its jobs over at once."""
     record_of(folder, "dead").close(is_empty=False)
@@ -147,6 +186,27 @@ async def test_a_starting_worker_releases_before_it_claims(app: App, folder: Pat
     jobs = claim(app, "dead", 2)
     await drain(app)
     assert standing(app, jobs) == [(State.COMPLETED, 1)] * 2
+
+
+async def test_any_number_of_old_records_costs_little(
+    app: App, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C42: the loop must not read a megabyte of each, every second; nor may descriptors run out."""
+    for number in range(RECORDS_MAX + 2):
+        record_of(folder, f"dead {number}").close(is_empty=False)
+    submit(app, 1)
+    jobs = claim(app, "dead 1", 1)
+    sizes: list[int] = []
+
+    def read(fd: int, size: int, offset: int) -> bytes:
+        sizes.append(size)
+        return disk.read_at(fd, size, offset)
+
+    monkeypatch.setattr(starts, "read_at", read)
+    assert await Orphans(app.store, folder).step() == 1
+    assert standing(app, jobs) == [(State.SCHEDULED, 0)]
+    assert len([size for size in sizes if size > starts.HEADER]) == 1
+    assert len(sizes) == RECORDS_MAX + 3
 
 
 async def test_a_running_worker_looks_again_and_again(app: App, folder: Path) -> None:

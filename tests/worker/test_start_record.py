@@ -6,13 +6,14 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
 import pytest
 
 from fencepost.core.bounds import UNSETTLED_MAX
-from fencepost.platform import system
+from fencepost.platform import files, system
 from fencepost.worker.run.inflight import InFlight
 from fencepost.worker.starts import (
     KEPT,
@@ -270,7 +271,13 @@ def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
         runtime_folder({"FENCEPOST_RUNTIME_DIR": str(link)})
 
 
-def test_the_folder_is_where_the_system_keeps_such_files(tmp_path: Path) -> None:
+def test_the_folder_is_where_the_system_keeps_such_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session's folder may be gone, or another user's after ``su``."""
+    environ = {"XDG_RUNTIME_DIR": str(tmp_path / "gone")}
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert runtime_folder(environ) == tmp_path / f"fencepost-{files.user()}"
     environ = {"XDG_RUNTIME_DIR": str(tmp_path)}
     assert runtime_folder(environ) == tmp_path / "fencepost"
     environ["RUNTIME_DIRECTORY"] = f"{tmp_path / 'unit'}:{tmp_path / 'other'}"

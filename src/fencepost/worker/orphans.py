@@ -12,28 +12,37 @@ started is left alone: its lease expires, and that counts as an attempt.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from fencepost.core.bounds import CLAIM_MAX, ORPHANS_INTERVAL
+from fencepost.core.bounds import CLAIM_MAX, FAREWELL, ORPHANS_INTERVAL, RECOVER_BATCH
+from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import RELEASED, Settlement
 from fencepost.errors import StoreError
 from fencepost.observe import names
+from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
 from fencepost.store.interface.queue import Settled, WorkerLease
 from fencepost.store.interface.store import Store
+from fencepost.worker.backoff import StoreBackoff
 from fencepost.worker.run.inflight import InFlight
-from fencepost.worker.starts import DeadRecord, dead_record, records
+from fencepost.worker.starts import DeadRecord, dead_record, records, turn_to_look
+
+RECORDS_MAX = 50
+"""Records that are open at once."""
+LOOK_AGAIN = 0.02
+"""Seconds until the next try, while another process looks."""
 
 
 class Orphans:
     """Looks for records of dead workers, now and then."""
 
-    def __init__(self, store: Store, folder: Path) -> None:
+    def __init__(self, store: Store, folder: Path, counters: Counters | None = None) -> None:
         self._store = store
         self._clock = store.clock
         self._folder = folder
+        self._counters = counters or Counters()
 
     async def watch(self) -> None:
         """Look again and again, forever."""
@@ -41,14 +50,44 @@ class Orphans:
             await self._clock.sleep_async(ORPHANS_INTERVAL)
             await self.step()
 
+    async def look_first(self, *, is_stopping: Callable[[], bool]) -> None:
+        """Look before anything is recovered here, however long the store is away.
+
+        Others that start now may be looking: what they release must not be recovered meanwhile.
+        """
+        backoff = StoreBackoff("orphans", self._counters, self._clock.rng)
+        since = self._clock.monotonic()
+        while not is_stopping():
+            try:
+                if await self._look() is not None or self._clock.monotonic() - since > FAREWELL:
+                    return
+                await self._clock.sleep_async(LOOK_AGAIN)
+            except StoreError as error:
+                await self._clock.sleep_async(backoff.failed(error))
+            except OSError:
+                return
+
     async def step(self) -> int:
         """Release what dead workers had not started; return how many jobs."""
-        released = 0
-        with ExitStack() as stack, suppress(StoreError, OSError):
-            found = (stack.enter_context(dead_record(path)) for path in records(self._folder))
+        with suppress(StoreError, OSError):
+            return await self._look() or 0
+        return 0
+
+    async def _look(self) -> int | None:
+        """Do so, unless another process is at it; then return None."""
+        with turn_to_look(self._folder) as is_ours:
+            if not is_ours:
+                return None
+            paths = records(self._folder)
+            # Each that is open takes a descriptor.
+            parts = [paths[at : at + RECORDS_MAX] for at in range(0, len(paths), RECORDS_MAX)]
+            return sum([await self._look_at(part) for part in parts])
+
+    async def _look_at(self, paths: Iterable[Path]) -> int:
+        with ExitStack() as stack:
+            found = (stack.enter_context(dead_record(path)) for path in paths)
             dead = {record.worker: record for record in found if record is not None}
-            if dead:
-                released = await self._release(dead)
+            released = await self._release(dead) if dead else 0
             for record in dead.values():
                 record.tidy(self._clock.now().timestamp())
         return released
@@ -56,7 +95,16 @@ class Orphans:
     async def _release(self, dead: Mapping[str, DeadRecord]) -> int:
         held = await self._store.run_async(self._store.queue.held(list(dead)))
         orphans = [lease for lease in held if not dead[lease.worker].has_started(lease.token)]
-        return await release(self._store, orphans)
+        released = await release(self._store, orphans)
+        if released == len(orphans):
+            return released
+        # No worker was here before those leases ended, and nobody has recovered them yet.
+        unstarted = {lease.token for lease in orphans}
+        while moves := await self._store.run_async(
+            self._store.upkeep.recover(RECOVER_BATCH, unstarted)
+        ):
+            released += sum(move.state is State.SCHEDULED for move in moves)
+        return released
 
 
 class Unheard:

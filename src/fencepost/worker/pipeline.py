@@ -144,7 +144,7 @@ class Pipeline:
         except OSError as error:
             log(names.STARTS_UNRECORDED, level=logging.WARNING, error=str(error))
             return NoRecord()
-        self.orphans = Orphans(self.store, folder)
+        self.orphans = Orphans(self.store, folder, settings.counters)
         return record
 
     def _claimer(self) -> Claimer:
@@ -169,7 +169,7 @@ class Pipeline:
             ("settler", self.settler.start()),
             ("leases", self.heartbeater.watch()),
             ("notification", self.fetcher.listen()),
-            ("maintenance", self.maintenance.start()),
+            ("maintenance", self._maintain()),
             ("presence", self._announce()),
             ("lag", measure_lag(self.store.clock, settings.counters, self._lag)),
             ("memory", self.retirement.watch()),
@@ -204,6 +204,11 @@ class Pipeline:
                 self._loop.call_soon_threadsafe(
                     interrupt_lost, held, reason, self._settings.counters
                 )
+
+    async def _maintain(self) -> None:
+        """Do the chores if this is the leader. They recover leases, and count what had started."""
+        await self.fetcher.has_looked.wait()
+        await self.maintenance.start()
 
     async def _announce(self) -> None:
         """List this worker, from the time at which it can take jobs."""

@@ -23,6 +23,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 
@@ -173,24 +174,32 @@ class NoRecord:
 
 
 class DeadRecord:
-    """The record of a worker that has died, locked by this process."""
+    """The record of a worker that has died, locked by this process.
+
+    What has started is read when it is asked for: most that died hold nothing any more, and a
+    machine may have hundreds of their records, with a megabyte each.
+    """
 
     def __init__(self, path: Path, fd: int) -> None:
         self.path = path
         self._fd = fd
-        content = read_at(fd, os.fstat(fd).st_size, 0)
-        head = content[:HEADER]
-        if not head.startswith(MAGIC) or len(content) <= HEADER:
+        head = read_at(fd, HEADER, 0)
+        size = os.fstat(fd).st_size
+        if not head.startswith(MAGIC) or size <= HEADER:
             raise ValueError(f"{path} is no record of starts")
         text = head[len(MAGIC) :].decode("utf-8", "replace")
         then, lease_ttl, self.worker, _ = text.split("\n", 3)
         self._lease_ttl = float(lease_ttl)
         self._has_been_found = bool(head[FOUND])
-        half = (len(content) - HEADER) // 2
-        start = HEADER + head[WHICH] * half
-        self._is_known = head[WHICH] != UNKNOWN and then == boot()
+        self._half = (size - HEADER) // 2
+        self._which = head[WHICH]
+        self._is_known = self._which != UNKNOWN and then == boot()
+
+    @cached_property
+    def _tokens(self) -> frozenset[bytes]:
+        content = read_at(self._fd, self._half, HEADER + self._which * self._half)
         # What follows the last end of line was being written: that handler has not started.
-        self._tokens = frozenset(content[start : start + half].split(b"\0", 1)[0].split(b"\n")[:-1])
+        return frozenset(content.split(b"\0", 1)[0].split(b"\n")[:-1])
 
     def has_started(self, token: str) -> bool:
         """Return whether the handler of a lease may have started."""
@@ -226,6 +235,16 @@ def dead_record(path: Path) -> Iterator[DeadRecord | None]:
             os.close(fd)
 
 
+@contextmanager
+def turn_to_look(folder: Path) -> Iterator[bool]:
+    """Keep other processes from looking at records meanwhile; False if another one is at it."""
+    fd = os.open(folder / "looking", OPEN | os.O_CREAT, 0o600)
+    try:
+        yield try_lock(fd)
+    finally:
+        os.close(fd)
+
+
 def runtime_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the folder for records of starts, which only this user can write to; make it.
 
@@ -234,16 +253,28 @@ def runtime_folder(environ: Mapping[str, str] = os.environ) -> Path:
     by_systemd = environ.get("RUNTIME_DIRECTORY", "").split(":")[0]
     if given := environ.get("FENCEPOST_RUNTIME_DIR") or by_systemd:
         folder = Path(given)
-    elif environ.get("XDG_RUNTIME_DIR"):
-        folder = Path(environ["XDG_RUNTIME_DIR"]) / "fencepost"
+    elif (session := environ.get("XDG_RUNTIME_DIR")) and _is_own(Path(session)):
+        folder = Path(session) / "fencepost"
     else:
         folder = Path(tempfile.gettempdir()) / f"fencepost-{user()}"
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != user() or others(found.st_mode, 0o022):
+    if not _is_own(folder):
         raise PermissionError(f"{folder} is not a folder that only user {user()} can write to")
     return folder
+
+
+def _is_own(folder: Path) -> bool:
+    """Return whether there is a folder that only this user can write to.
+
+    That of a session may be another user's, after ``su``, or be gone with the session.
+    """
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == user()
+    return is_own and not others(found.st_mode, 0o022)
 
 
 def records(folder: Path) -> list[Path]:

@@ -285,7 +285,7 @@ def test_what_a_chore_of_a_claim_did_before_it_failed_is_undone(
     """S2-12: no operation of the contract makes a chore fail after its first write."""
 
     def recover_and_fail(env: Env, limit: int, now: int) -> Plan[list[Moved]]:
-        moved = yield from upkeep.recover(env, limit, now)
+        moved = yield from upkeep.recover(env, limit, now=now)
         assert moved
         raise RuntimeError("after all was written")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from fencepost.core.job.lifecycle import State
@@ -38,8 +40,12 @@ class UpkeepFacet(Facet, abstract=True):
     """Upkeep: bounded, idempotent, safe to run twice at once."""
 
     @operation(Effect.WRITE, has_content=False, wakes=Wakes.READY)
-    def recover(self, limit: int) -> Operation[list[Moved]]:
-        """Take back jobs whose leases ran out; each counts as a failed attempt."""
+    def recover(self, limit: int, unstarted: Collection[str] = ()) -> Operation[list[Moved]]:
+        """Take back jobs whose leases ran out; each counts as a failed attempt.
+
+        Except those of which a caller knows that they never started: *unstarted* are the tokens of
+        their leases. They go back as if they had been released (C41).
+        """
 
     @operation(Effect.LEASE, has_content=False, wakes=Wakes.READY)
     def promote(self, limit: int) -> Operation[list[Moved]]:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from fencepost.core.flows.dependents import MET, Parent, judge, step
 from fencepost.core.job.job import Failure
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.outcome import Decision, decide, failed_with
+from fencepost.core.job.outcome import RELEASED, Decision, decide, failed_with
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.timeouts import run_out
 from fencepost.store.interface.queue import LeaseLost, Moved
@@ -54,8 +54,12 @@ class _Standing(NamedTuple):
     policy: Policy
 
 
-def lease_ended(job: Live, policy: Policy, rng: Random, *, is_overdue: bool) -> Decision:
+def lease_ended(
+    job: Live, policy: Policy, rng: Random, *, is_overdue: bool, has_started: bool = True
+) -> Decision:
     """Return what becomes of a running job whose lease has expired."""
+    if not has_started:
+        return RELEASED
     standing = _Standing(job.attempt, job.max_attempts, policy)
     return decide(standing, run_out(policy, is_overdue=is_overdue), rng)
 

@@ -71,13 +71,18 @@ class Fetcher:
         self._orphans = orphans
         self._unheard = unheard
         self._may_block = may_block
+        self.has_looked = asyncio.Event()
+        """Set once the jobs of dead workers are released, so that leases may be recovered."""
 
     async def run(self) -> None:
         """Claim and start until the worker stops or, until idle, until nothing is claimable."""
         slots = self._slots
-        await self._executor.warm_up()
         if self._orphans is not None:
-            await self._orphans.step()
+            await self._orphans.look_first(is_stopping=lambda: self._shutdown.is_stopping)
+            if self._shutdown.is_stopping:
+                return
+        self.has_looked.set()
+        await self._executor.warm_up()
         await self._recover_expired()
         tasks, counters = self._executor.tasks, self._executor.counters
         await declare_limits(

@@ -6,7 +6,7 @@ run the first three inline, so that correctness never depends on a leader (S2-12
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from math import ceil
 from typing import Any
 
@@ -25,8 +25,10 @@ from fencepost.store.postgres.jobs.finish import (
     DETACH,
     DETACH_EXPIRED,
     DetachedEnding,
+    DetachedJob,
     detached,
 )
+from fencepost.store.postgres.jobs.lease import make_token, token_mark
 from fencepost.store.sql.codec import BY_NUMBER, NUMBER
 from fencepost.store.sql.endings import Ending, lease_ended, moved
 
@@ -156,15 +158,26 @@ class TidyRounds:
         self._left = min(max(every, THOROUGH_EVERY), THOROUGH_EVERY_MAX)
 
 
-def recover(env: Env, limit: int) -> Plan[list[Moved]]:
-    """Take back up to *limit* jobs whose leases ran out; each counts as a failed attempt."""
+def recover(env: Env, limit: int, unstarted: Collection[str] = ()) -> Plan[list[Moved]]:
+    """Take back up to *limit* jobs whose leases ran out; each that started is a failed attempt."""
     jobs = detached((yield Statement(DETACH_EXPIRED, (env.now, max(limit, 0)))))
     policies = yield from env.catalog.policies({job.policy for job in jobs})
     endings = []
     for job in jobs:
-        policy, is_overdue = policies.get(job.policy, DEFAULT_POLICY), bool(job.is_overdue)
-        endings.append(Ending(job, lease_ended(job, policy, env.rng, is_overdue=is_overdue)))
+        decision = lease_ended(
+            job,
+            policies.get(job.policy, DEFAULT_POLICY),
+            env.rng,
+            is_overdue=bool(job.is_overdue),
+            has_started=_token_of(job) not in unstarted,
+        )
+        endings.append(Ending(job, decision))
     return (yield from _end(env, endings))
+
+
+def _token_of(job: DetachedJob) -> str:
+    mark = token_mark(job.lane, (job.lease_token or "").replace("-", ""))
+    return make_token(job.seq, mark, job.job_id)
 
 
 def expire(env: Env, limit: int) -> Plan[list[Moved]]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
 from fencepost.core.bounds import LANE_IDLE, PRUNE_SCAN
 from fencepost.core.job.lifecycle import TERMINAL, State, promoted
-from fencepost.core.job.outcome import decide, expired
+from fencepost.core.job.outcome import Released, decide, expired
 from fencepost.core.job.timeouts import deadline, run_out
 from fencepost.core.values.times import seconds_to_us
 from fencepost.store.interface.queue import Moved, with_admitted
@@ -21,6 +21,7 @@ from fencepost.store.redis.documents.unit import Unit, close_numbers
 from fencepost.store.redis.flows.dependents import end_all
 from fencepost.store.redis.jobs.catalog import Env, field, number_of
 from fencepost.store.redis.jobs.finish import KeptEnding
+from fencepost.store.redis.jobs.lease import make_token
 from fencepost.store.redis.limits.concurrency import admit, scope_of
 from fencepost.store.sql.codec import NUMBER
 
@@ -40,8 +41,8 @@ def _overdue(unit: Unit, index: str, limit: int) -> Plan[list[Kept]]:
     return list(found.values())
 
 
-def recover(env: Env, limit: int) -> Plan[list[Moved]]:
-    """Recover up to *limit* jobs whose leases expired; each counts as a failed attempt."""
+def recover(env: Env, limit: int, unstarted: Collection[str] = ()) -> Plan[list[Moved]]:
+    """Recover up to *limit* jobs whose leases expired; each that started is a failed attempt."""
     unit = Unit(env)
     endings = []
     for kept in (yield from _overdue(unit, "leases", limit)):
@@ -49,7 +50,8 @@ def recover(env: Env, limit: int) -> Plan[list[Moved]]:
         if lease is None or lease.expires_at > unit.now:
             continue
         is_overdue = lease.expires_at >= deadline(kept.policy, lease.started_at, lease.grace)
-        outcome = run_out(kept.policy, is_overdue=is_overdue)
+        has_started = make_token(kept.seq, lease.token) not in unstarted
+        outcome = run_out(kept.policy, is_overdue=is_overdue) if has_started else Released()
         endings.append(KeptEnding(kept, decide(kept, outcome, env.rng)))
     return (yield from _end(unit, endings))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -93,9 +93,9 @@ def app_limit(hub: Hub) -> Plan[int | None]:
 # Upkeep: in every partition, as far as it is available.
 
 
-def recover(hub: Hub, limit: int) -> Plan[list[Moved]]:
+def recover(hub: Hub, limit: int, unstarted: Collection[str] = ()) -> Plan[list[Moved]]:
     """Take back jobs whose leases ran out."""
-    return (yield from _upkeep(hub, "recover", limit))
+    return (yield from _upkeep(hub, "recover", limit, unstarted))
 
 
 def promote(hub: Hub, limit: int) -> Plan[list[Moved]]:
@@ -110,10 +110,10 @@ def expire(hub: Hub, limit: int) -> Plan[list[Moved]]:
     return (yield from _upkeep(hub, "expire", limit))
 
 
-def _upkeep(hub: Hub, name: str, limit: int) -> Plan[list[Moved]]:
+def _upkeep(hub: Hub, name: str, *given: object) -> Plan[list[Moved]]:
     numbers = [number for number in sorted((yield from hub.refresh())) if hub.is_well(number)]
     calls = [
-        PartitionCall(hub.at(number), getattr(hub.at(number).upkeep, name)(limit))
+        PartitionCall(hub.at(number), getattr(hub.at(number).upkeep, name)(*given))
         for number in numbers
     ]
     moves: list[Moved] = []

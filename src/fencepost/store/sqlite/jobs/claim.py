@@ -113,7 +113,7 @@ def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
     expired: list[Moved] = []
     promoted: list[Moved] = []
     if _is_due(ahead.lease_expires_at, now):
-        chore = recover(env, RECOVER_BATCH, now)
+        chore = recover(env, RECOVER_BATCH, now=now)
         recovered = yield from in_savepoint(env, chores, "recover", chore, [])
     if _is_due(ahead.expires_at, now):
         chore = expire(env, EXPIRE_BATCH, now)

@@ -8,7 +8,7 @@ still need it. Claims run the first three inline, so that correctness never depe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from fencepost.core.bounds import LANE_IDLE, PRUNE_SCAN
 from fencepost.core.job.lifecycle import LIVE, promoted
@@ -33,6 +33,7 @@ from fencepost.store.sql.endings import Ending, lease_ended, moved
 from fencepost.store.sqlite.flows.dependents import end_all
 from fencepost.store.sqlite.jobs.catalog import Env, JobCounters
 from fencepost.store.sqlite.jobs.finish import LIVE_COLUMNS, LiveEnding, LiveRow, live_row
+from fencepost.store.sqlite.jobs.lease import make_token
 from fencepost.store.sqlite.jobs.rows import numbers_json
 from fencepost.store.sqlite.jobs.search import note_deletion
 from fencepost.store.sqlite.limits.concurrency import admit, admit_noted
@@ -125,8 +126,10 @@ USED_LANES = f"update lanes set idle_at = null where idle_at is not null and {HA
 UNUSED_LANES = f"update lanes set idle_at = ? where idle_at is null and not {HAS_JOBS}"
 
 
-def recover(env: Env, limit: int, now: int | None = None) -> Plan[list[Moved]]:
-    """Recover up to *limit* jobs whose leases expired; each counts as a failed attempt."""
+def recover(
+    env: Env, limit: int, unstarted: Collection[str] = (), *, now: int | None = None
+) -> Plan[list[Moved]]:
+    """Recover up to *limit* jobs whose leases expired; each that started is a failed attempt."""
     now = env.clock.now_us() if now is None else now
     rows = yield Statement(EXPIRED_LEASES, (now, max(limit, 0)))
     jobs = [live_row(row) for row in rows]
@@ -134,8 +137,14 @@ def recover(env: Env, limit: int, now: int | None = None) -> Plan[list[Moved]]:
     endings = []
     for job in jobs:
         policy = policies.get(job.policy, DEFAULT_POLICY)
-        is_overdue = _is_overdue(job, policy)
-        endings.append(Ending(job, lease_ended(job, policy, env.rng, is_overdue=is_overdue)))
+        decision = lease_ended(
+            job,
+            policy,
+            env.rng,
+            is_overdue=_is_overdue(job, policy),
+            has_started=make_token(job.seq, job.lane, job.lease_token or "") not in unstarted,
+        )
+        endings.append(Ending(job, decision))
     return (yield from _end(env, endings, now))
 
 
