@@ -32,6 +32,7 @@ UNREADABLE: Final = object()
 _PART = r"[^.=!<> ](?:[^.=!<>]*[^.=!<> ])?"
 WHERE_PATTERN: Final = rf"^ *(?:{'|'.join(ROOTS)})(?:\.{_PART})* *(?:!=|<=|>=|=|<|>)[\s\S]*$"
 _WHERE = re.compile(rf" *((?:{'|'.join(ROOTS)})(?:\.{_PART})*) *(!=|<=|>=|=|<|>)([\s\S]*)")
+_COMPARED = re.compile(r"[^=!<>]+(?:!=|<=|>=|=|<|>)")
 _ORDERS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
@@ -174,6 +175,12 @@ def parse_comparison(given: Any, _: str = "where") -> Comparison:
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         value = text
     return Comparison(tuple(found[1].split(".")), found[2], text, value)
+
+
+def without_value(text: str) -> str:
+    """Return a condition without what it compares to, which may be content of users."""
+    found = _COMPARED.match(text)
+    return "…" if found is None else f"{found[0]}…"
 
 
 def _is_error(failure: Failure | None, wanted: str) -> bool | None:
