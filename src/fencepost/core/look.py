@@ -32,6 +32,7 @@ UNREADABLE: Final = object()
 _PART = r"[^.=!<> ](?:[^.=!<>]*[^.=!<> ])?"
 WHERE_PATTERN: Final = rf"^ *(?:{'|'.join(ROOTS)})(?:\.{_PART})* *(?:!=|<=|>=|=|<|>)[\s\S]*$"
 _WHERE = re.compile(rf" *((?:{'|'.join(ROOTS)})(?:\.{_PART})*) *(!=|<=|>=|=|<|>)([\s\S]*)")
+_INDEX = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
 _COMPARED = re.compile(r"[^=!<>]+(?:!=|<=|>=|=|<|>)")
 _ORDERS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
@@ -58,7 +59,7 @@ class Comparison(NamedTuple):
         for part in self.path[1:]:
             if isinstance(found, dict) and part in found:
                 found = found[part]
-            elif isinstance(found, list) and part in map(str, range(len(found))):
+            elif isinstance(found, list) and _INDEX.fullmatch(part) and int(part) < len(found):
                 found = found[int(part)]
             else:
                 return MISSING
