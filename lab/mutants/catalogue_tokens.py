@@ -56,8 +56,16 @@ MUTANTS = (
         "conditions-are-forgotten",
         "a bulk action is recorded without what it was for",
         "http.operations.bulk",
-        'call.detail["conditions"] = conditions_of(body, without=["dry_run", "ids"])',
-        "pass",
+        '    call.detail["conditions"] = conditions\n',
+        "",
+        AUDIT,
+    ),
+    _mutant(
+        "content-is-recorded",
+        "a bulk action is recorded with what payloads are compared with",
+        "http.operations.bulk",
+        'list(map(without_value, conditions["where"]))',
+        'conditions["where"]',
         AUDIT,
     ),
     # What stores keep.

@@ -125,3 +125,15 @@ def test_a_query_is_narrowed_to_states() -> None:
     every = JobQuery(JobFilter()).within(LIVE)
     assert every is not None
     assert set(every.filter.states) == LIVE
+
+
+@pytest.mark.parametrize(
+    ("part", "is_met"),
+    [
+        *[("0", True), ("2", True), ("3", False), ("02", False)],
+        *[("-1", False), ("x", False), ("\N{ARABIC-INDIC DIGIT TWO}", False), ("9" * 300, False)],
+    ],
+)
+def test_an_item_of_a_list_is_named_by_its_number(part: str, is_met: bool) -> None:
+    """By itself, without a look at the others: a list may have half a million."""
+    assert parse_comparison(f"payload.a.{part}=7").is_met({"a": [7, 7, 7]}) is is_met

@@ -40,6 +40,23 @@ def on_record(app: App) -> list[Action]:
     return [each for each in app.audit.list(limit=100) if not each.action.startswith("token.")]
 
 
+@pytest.mark.requirement("S1-95")
+async def test_what_payloads_are_compared_with_is_not_recorded(app: App, ask: Ask) -> None:
+    token = app.tokens.create("ops", roles=["operate", "read"]).text
+    where = ["payload.user.email=ann@x", "payload.age>=18", "result.a!=b=c", "no condition: ann@x"]
+    edit: dict[str, Any] = {"edit": {"priority": 1}}
+    for path, more in (("cancel", {}), ("retry", {}), ("edit", edit)):
+        await ask(token, f"/v1/jobs/{path}", {"where": where[:3], **more})
+        action = on_record(app)[0]
+        assert action.detail["conditions"]["where"] == [
+            "payload.user.email=…",
+            "payload.age>=…",
+            "result.a!=…",
+        ]
+    await ask(token, "/v1/jobs/cancel", {"where": where})
+    assert "ann" not in str([action.detail for action in on_record(app)])
+
+
 async def test_a_bulk_action_is_recorded_with_its_conditions(app: App, ask: Ask) -> None:
     token = app.tokens.create("ops", roles="operate").text
     conditions = {"type": "mail", "state": ["scheduled"], "tags": {"team": "a"}}

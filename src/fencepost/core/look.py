@@ -32,6 +32,8 @@ UNREADABLE: Final = object()
 _PART = r"[^.=!<> ](?:[^.=!<>]*[^.=!<> ])?"
 WHERE_PATTERN: Final = rf"^ *(?:{'|'.join(ROOTS)})(?:\.{_PART})* *(?:!=|<=|>=|=|<|>)[\s\S]*$"
 _WHERE = re.compile(rf" *((?:{'|'.join(ROOTS)})(?:\.{_PART})*) *(!=|<=|>=|=|<|>)([\s\S]*)")
+_INDEX = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
+_COMPARED = re.compile(r"[^=!<>]+(?:!=|<=|>=|=|<|>)")
 _ORDERS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
@@ -57,7 +59,7 @@ class Comparison(NamedTuple):
         for part in self.path[1:]:
             if isinstance(found, dict) and part in found:
                 found = found[part]
-            elif isinstance(found, list) and part in map(str, range(len(found))):
+            elif isinstance(found, list) and _INDEX.fullmatch(part) and int(part) < len(found):
                 found = found[int(part)]
             else:
                 return MISSING
@@ -174,6 +176,12 @@ def parse_comparison(given: Any, _: str = "where") -> Comparison:
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         value = text
     return Comparison(tuple(found[1].split(".")), found[2], text, value)
+
+
+def without_value(text: str) -> str:
+    """Return a condition without what it compares to, which may be content of users."""
+    found = _COMPARED.match(text)
+    return "…" if found is None else f"{found[0]}…"
 
 
 def _is_error(failure: Failure | None, wanted: str) -> bool | None:

@@ -48,15 +48,20 @@ class Replayer:
         self._store = store
         self._looked: dict[str, int] = {}
         """How many jobs of each were looked at: the next look goes on from there."""
+        self._failed: set[str] = set()
+        """Those that could not go on: others come first, or they would wait for as long."""
 
     async def step(self) -> int:
         """Go on with every replay; return how many dead letters were replayed."""
         store = self._store
         found = await store.run_async(store.replays.list())
         self._looked = {each.id: self._looked.get(each.id, 0) for each in found.replays}
+        self._failed &= self._looked.keys()
         total = 0
-        for each in found.replays:
+        for each in sorted(found.replays, key=lambda each: each.id in self._failed):
+            self._failed.add(each.id)
             total += await self._go_on(each, found.now)
+            self._failed.remove(each.id)
         return total
 
     async def _go_on(self, replay: BulkReplay, now: datetime) -> int:

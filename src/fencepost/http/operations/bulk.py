@@ -21,6 +21,7 @@ from fencepost.core.bounds import PAGE_MAX
 from fencepost.core.display import shown
 from fencepost.core.filter import JobQuery
 from fencepost.core.job.lifecycle import LIVE, ManyEdits, State
+from fencepost.core.look import without_value
 from fencepost.errors import StateConflictError
 from fencepost.http.operations.jobs import query_of
 from fencepost.http.request.call import Call, Nothing, Reply
@@ -129,9 +130,12 @@ def _selected(call: Call[Any, Any]) -> JobQuery:
 
 
 def _note(call: Call[Any, Any]) -> None:
-    """Add what is asked for to the audit log."""
+    """Add what is asked for to the audit log, without what payloads are compared with."""
     body = call.body
-    call.detail["conditions"] = conditions_of(body, without=["dry_run", "ids"])
+    conditions = conditions_of(body, without=["dry_run", "ids"])
+    if "where" in conditions:
+        conditions["where"] = list(map(without_value, conditions["where"]))
+    call.detail["conditions"] = conditions
     if body.dry_run:
         call.detail["dry_run"] = True
     if body.ids is None:
