@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.harness import LIVE, NOBODY, TERMINAL, TTL, Harness
+from conformance.graphs import after
+from conformance.harness import LIVE, NOBODY, TERMINAL, TTL, Harness, ids
 from fencepost.core.job.job import AttemptOutcome, Category, Failure
 from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import Policy
 from fencepost.store.interface.control import Conflict, NotFound
 from fencepost.store.interface.queue import LeaseLost, Moved
 
 __all__ = ["TestCancelling"]
 
+ONE = Policy(max_running_per_key=1)
 CANCELLED = Failure(Category.CANCELLED, "cancelled", code="cancelled")
 
 
@@ -77,3 +80,21 @@ class TestCancelling:
             Moved(two, "mail", State.CANCELLED, State.SCHEDULED),
         ]
         assert h.run(h.store.control.cancel([])) == []
+
+    def test_jobs_that_others_wait_for_are_cancelled_beside_those_that_stand_alone(
+        self, h: Harness
+    ) -> None:
+        """C20, S1-71: one call, in which a job has dependents, one a key, one runs, one waits."""
+        running = h.submit()
+        h.take()
+        parent, alone, later = h.submit(), h.submit(), h.submit(delay=60.0)
+        keyed, blocked = (h.submit("report", concurrency_key="k", policy=ONE) for _ in range(2))
+        child = h.submit("leaf", after=after(parent))
+        asked = [alone, keyed, parent, later, running]
+        replies = h.run(h.store.control.cancel(asked))
+        moves = [reply for reply in replies if isinstance(reply, Moved)]
+        assert [move.job_id for move in moves] == asked
+        followed = {move.job_id: move.state for each in moves for move in each.followed}
+        assert followed == {child: State.CANCELLED, blocked: State.SCHEDULED}
+        assert {h.state(job_id) for job_id in (*asked, child)} == {State.CANCELLED}
+        assert ids(h.claim().jobs) == [blocked]

@@ -63,6 +63,27 @@ class TestPages:
         for size in (1, 4, 50):
             assert self._pages(h, filter, size) == newest[::-1]
 
+    @pytest.mark.parametrize("filter", FILTERS, ids=str)
+    def test_the_ids_alone_are_those_of_a_search(self, h: Harness, filter: JobFilter) -> None:
+        """S1-96: in the same order, on pages of any size."""
+        self._populate(h)
+        newest = ids(h.run(h.store.reader.find(filter, PageRequest(50))).jobs)
+        for is_oldest_first, expected in ((False, newest), (True, newest[::-1])):
+            for size in (1, 4, 50):
+                assert self._selected(h, filter, size, is_oldest_first) == expected
+
+    def _selected(self, h: Harness, filter: JobFilter, size: int, is_up: bool) -> list[str]:
+        found: list[str] = []
+        after: int | None = None
+        for _ in range(40):
+            page = h.run(h.store.control.select(filter, PageRequest(size, after, is_up)))
+            assert len(page.ids) == size or page.next is None
+            found += page.ids
+            after = page.next
+            if after is None:
+                return found
+        raise AssertionError("the pages go round")
+
     def test_the_oldest_are_found_within_times(self, h: Harness) -> None:
         """S1-96."""
         self._populate(h)

@@ -64,6 +64,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
     records: list[JobRecord]
     jobs: list[Job] = []
+    selected: int = 0
     letters: list[DeadLetter] = []
     events: list[SentEvent] = []
     queues: list[QueueView] = []
@@ -92,6 +93,7 @@ def _look(ask: Ask, job_ids: Sequence[str], is_full: bool) -> Look:
     return Look(
         records=records,
         jobs=paging.find(ask, JobFilter(), PAGE_MAX),
+        selected=len(paging.select(ask, JobFilter(), PAGE_MAX)),
         letters=paging.dead_letters(ask, None, PAGE_MAX),
         events=paging.events(ask, None, PAGE_MAX),
         queues=ask("queues"),

@@ -30,6 +30,10 @@ def find(ask: Ask, filter: JobFilter, limit: int, is_oldest_first: bool = False)
     return jobs[::-1] if is_oldest_first else jobs
 
 
+def select(ask: Ask, filter: JobFilter, limit: int) -> list[str]:
+    return _listed(ask, ("select", filter), field="ids", limit=limit)
+
+
 def dead_letters(ask: Ask, type: str | None, limit: int) -> list[DeadLetter]:
     letters = _listed(ask, ("dead_letters", type), field="letters", limit=limit)
     assert letters == sorted(letters, key=lambda letter: letter.completed_at, reverse=True)

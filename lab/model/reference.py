@@ -33,6 +33,7 @@ from fencepost.errors import (
     StateConflictError,
     UnknownDependencyError,
 )
+from fencepost.store.interface.control import Selected
 from fencepost.store.interface.queue import WorkerLease
 from fencepost.store.interface.reader import DeadLetterPage, JobPage
 from fencepost.store.interface.records.cluster import Term, WorkerInfo
@@ -75,6 +76,10 @@ class Reference(Eventing, Crontab, Guarding, Endings):
         return JobPage(
             [kept.shown(self.now) for kept in shown], positions[-1] if rest else None, positions
         )
+
+    def select(self, filter: JobFilter, page: PageRequest) -> Selected:
+        found = self.find(filter, page)
+        return Selected([job.id for job in found.jobs], found.next)
 
     def count(self, filter: JobFilter) -> int:
         return sum(self._matches(kept.job, filter) for kept in self.world.jobs.values())

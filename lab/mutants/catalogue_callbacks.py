@@ -119,6 +119,12 @@ MUTANTS = (
     ),
     _mutant(
         Place.POSTGRES,
+        "not-on-plain-cancel",
+        CANCELLED,
+        Patch(SQL, "and not exists (select 1 from fencepost.callbacks where seq = x)", ""),
+    ),
+    _mutant(
+        Place.POSTGRES,
         "not-of-those-that-waited",
         PROPAGATED,
         Patch(

@@ -191,6 +191,22 @@ KEPT_BY_POSTGRES = (
         ),
         "TestRacingDependencies",
     ),
+    _sql(
+        "plain-cancel-leaves-dependents",
+        "jobs wait for ever for one that was cancelled among many",
+        "where not exists (select 1 from fencepost.dependencies where parent = x)",
+        "where true",
+        "TestCancelling",
+        "TestDependencies",
+    ),
+    _sql(
+        "plain-cancel-keeps-slots",
+        "a cancelled job keeps the slot of its concurrency key",
+        "      and not exists (select 1 from fencepost.keyed_jobs where seq = x)",
+        "",
+        "TestCancelling",
+        "TestConcurrencyKeys",
+    ),
     _python(
         "failure-lets-dependents-go",
         "a job that waits for a success runs after a failure too",

@@ -53,9 +53,9 @@ class ManyJobs(StoreActions):
         cancelled: set[str] = set()
         position: int | None = None
         while True:
-            page = yield self._store.reader.find(live.filter, PageRequest(PAGE_MAX, position))
-            if page.jobs:
-                replies = yield self._store.control.cancel([job.id for job in page.jobs])
+            page = yield self._store.control.select(live.filter, PageRequest(PAGE_MAX, position))
+            if page.ids:
+                replies = yield self._store.control.cancel(page.ids)
                 cancelled.update(_cancelled(replies))
             position = page.next
             if position is None:
@@ -134,8 +134,8 @@ class ManyJobs(StoreActions):
         count, refused = 0, Counter[str]()
         position: int | None = None
         while True:
-            page = yield self._store.reader.find(part.filter, PageRequest(PAGE_MAX, position))
-            done = yield from self.edit_some([job.id for job in page.jobs], edits)
+            page = yield self._store.control.select(part.filter, PageRequest(PAGE_MAX, position))
+            done = yield from self.edit_some(page.ids, edits)
             count += done.count
             refused.update(done.refused)
             position = page.next

@@ -8,6 +8,7 @@ from datetime import datetime
 
 import msgspec
 
+from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import Body, Job
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Priority
@@ -131,8 +132,19 @@ DiscardReply = Discarded | NotFound
 EditReply = Edited | NotFound | Conflict | TooLate
 
 
+class Selected(msgspec.Struct, frozen=True):
+    """The ids of a page of jobs, and the position of the last; None when there are no more."""
+
+    ids: list[str]
+    next: int | None = None
+
+
 class ControlFacet(Facet, abstract=True):
     """What an operator does to single jobs and dead letters."""
+
+    @operation(Effect.READ, has_content=False)
+    def select(self, filter: JobFilter, page: PageRequest) -> Operation[Selected]:
+        """Return a page of the jobs that ``find`` would return, by their ids alone."""
 
     @operation(Effect.WRITE, has_content=False)
     def cancel(self, job_ids: Sequence[str]) -> Operation[list[CancelReply]]:

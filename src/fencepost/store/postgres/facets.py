@@ -86,6 +86,7 @@ class PostgresQueue(BoundFacet[Env], QueueFacet):
 
 
 class PostgresControl(BoundFacet[Env], ControlFacet):
+    select = bound(READER.select)
     cancel = bound(control.cancel)
     retry = bound(control.retry)
     edit = bound(edit.edit)

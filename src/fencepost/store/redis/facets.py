@@ -86,6 +86,7 @@ class RedisQueue(BoundFacet[Env], QueueFacet):
 
 
 class RedisControl(BoundFacet[Env], ControlFacet):
+    select = bound(search.select)
     cancel = bound(control.cancel)
     retry = bound(control.retry)
     edit = bound(edit.edit)

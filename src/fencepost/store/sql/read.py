@@ -25,6 +25,7 @@ from fencepost.core.job.why import Situation
 from fencepost.core.limits.type_limits import TypeLimits, TypeUsage
 from fencepost.core.values.names import attempt_id, previous_attempt_id, wanted_ids
 from fencepost.core.values.times import from_us, to_us
+from fencepost.store.interface.control import Selected
 from fencepost.store.interface.reader import DeadLetterPage, JobPage
 from fencepost.store.interface.settings import Scope
 from fencepost.store.plan import Plan, Row, Statement
@@ -58,6 +59,8 @@ class ReadSql(NamedTuple):
     """now, ids; returns rows of jobs that end with the time"""
     show: str
     """now, numbers; returns the same, the newest first"""
+    ids: str
+    """numbers; returns number and id"""
     locate: str
     """ids; returns id and queue"""
     last_attempt: str
@@ -127,6 +130,16 @@ class ReadPlans(NamedTuple, Generic[E]):
         jobs = yield from self.decode(env, rows)
         positions = [row[SEQ] for row in rows]
         return JobPage(jobs, shown[-1] if len(seqs) > page.limit else None, positions)
+
+    def select(self, env: E, filter: JobFilter, page: PageRequest) -> Plan[Selected]:
+        """Return one page of the ids of the jobs that meet *filter*."""
+        seqs = yield from self.search(filter, page)
+        shown = seqs[: page.limit]
+        found: dict[int, str] = {}
+        if shown:
+            found = dict((yield Statement(self.sql.ids, (self.codec.encode_list(shown),))))
+        ids = [self.codec.decode_id(found[seq]) for seq in shown if seq in found]
+        return Selected(ids, shown[-1] if len(seqs) > page.limit else None)
 
     def attempts(self, env: E, job_id: str) -> Plan[list[Attempt] | None]:
         """Return every attempt of a job: those on record, then the one in the job's own row."""

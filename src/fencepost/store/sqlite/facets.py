@@ -70,6 +70,7 @@ class SqliteQueue(BoundFacet[Env], QueueFacet):
 
 
 class SqliteControl(BoundFacet[Env], ControlFacet):
+    select = bound(READER.select)
     cancel = bound(control.cancel)
     retry = bound(control.retry)
     edit = bound(edit.edit)

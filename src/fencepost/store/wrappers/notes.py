@@ -325,18 +325,17 @@ def _note_lost(name: str) -> Note:
 
 def _note_done(name: str, kind: type) -> Note:
     def note(counters: Counters, _: Operation[Any], result: Any) -> None:
-        for reply in result:
-            if not isinstance(reply, kind):
-                continue
+        done: list[Any] = [reply for reply in result if isinstance(reply, kind)]
+        for reply in done:
             log(name, id=getattr(reply, "job_id", None))
-            if isinstance(reply, Moved):
-                # A job that waits for its time may be given another, and go on waiting.
-                count_moves(counters, name, [reply] if reply.state is not reply.was else [])
-                _note_followed(counters, reply.followed)
-            elif isinstance(reply, Replayed):
-                count(counters, name, [(SUBMIT, reply.state, reply.type)])
-            else:
-                counters.add(name)
+        if issubclass(kind, Moved):
+            # A job that waits for its time may be given another, and go on waiting.
+            count_moves(counters, name, [each for each in done if each.state is not each.was])
+            _note_followed(counters, [move for each in done for move in each.followed])
+        elif issubclass(kind, Replayed):
+            count(counters, name, [(SUBMIT, each.state, each.type) for each in done])
+        elif done:
+            counters.add(name, len(done))
 
     return note
 

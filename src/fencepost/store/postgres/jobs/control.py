@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import msgspec
+from msgspec.structs import replace
+
 from fencepost.core.flows.dependencies import Mode
 from fencepost.core.flows.dependents import Parent
 from fencepost.core.job.lifecycle import State, reopened
@@ -44,7 +47,7 @@ from fencepost.store.postgres.jobs.edit import (
     states_of,
 )
 from fencepost.store.postgres.jobs.finish import (
-    DETACH,
+    DETACH_AWAITED,
     DETACH_DONE,
     attach,
     detached,
@@ -52,11 +55,11 @@ from fencepost.store.postgres.jobs.finish import (
 )
 from fencepost.store.postgres.jobs.rows import CODEC, hex_fields
 from fencepost.store.postgres.limits.concurrency import FreedSlots, admit
-from fencepost.store.sql.codec import BY_NUMBER, ENCRYPTED, MODE_NUMBER
+from fencepost.store.sql.codec import BY_NUMBER, ENCRYPTED, MODE_NUMBER, NUMBER, encode_failure
 from fencepost.store.sql.control import each, each_found, one, policy_of
-from fencepost.store.sql.endings import Ending, judge_parents
+from fencepost.store.sql.endings import Ending, judge_parents, moved
 
-FIND = "select id::text, seq from fencepost.submissions where id = any (%s::uuid[])"
+CANCEL = "select ended, rest from fencepost.cancel(%s, %s::uuid[], %s::smallint, %s)"
 LOCK_ENDED = "select fencepost.lock_ended(%s)"
 FIND_TERMINAL = """
 select j.seq, j.lane, j.policy, j.key, j.key_window, j.mode, done.state, done.attempt,
@@ -131,6 +134,9 @@ from fencepost.dependencies, fencepost.submissions
 where dependencies.child = %s and submissions.id = %s::uuid
 """
 RECORD_SUCCESSOR = "update fencepost.done set is_dead_letter = null where seq = %s"
+_ended = msgspec.json.Decoder(list[tuple[str, int, int]])
+_others = msgspec.json.Decoder(list[tuple[str, int]])
+
 DISCARD = """
 with dead as (
   select done.seq, j.id from fencepost.submissions j join fencepost.done on done.seq = j.seq
@@ -142,30 +148,46 @@ where done.seq = dead.seq returning dead.id::text
 
 
 def cancel(env: Env, job_ids: Sequence[str]) -> Plan[list[CancelReply]]:
-    """Cancel every live job of *job_ids*; a running one loses its lease at once (C20)."""
+    """Cancel every live job of *job_ids*; a running one loses its lease at once (C20).
+
+    The server ends by itself those that nothing follows, which are nearly all of many.
+    """
     wanted = list(wanted_ids(job_ids).values())
     if not wanted:
         return [NotFound(job_id) for job_id in job_ids]
-    seqs: dict[str, int] = dict((yield Statement(FIND, (wanted,))))
-    jobs = detached((yield Statement(DETACH, (sorted(seqs.values()),))))
-    states = yield from states_of(set(seqs.values()) - {job.seq for job in jobs})
-    lanes = yield from env.catalog.lanes({job.lane for job in jobs})
-    endings = {job.job_id: Ending(job, cancelled(job.state)) for job in jobs}
-    followed = yield from end(env, list(endings.values()))
+    decision = cancelled(State.SCHEDULED)
+    params = (env.now, wanted, NUMBER[decision.state], encode_failure(decision.failure))
+    ((ended, rest),) = yield Statement(CANCEL, params)
+    moves = yield from _moves(env, [] if ended is None else _ended.decode(ended), decision.state)
+    states: dict[str, State] = dict.fromkeys(moves, decision.state)
+    followed: tuple[Moved, ...] = ()
+    if rest is not None:
+        others = dict(_others.decode(rest))
+        jobs = detached((yield Statement(DETACH_AWAITED, (sorted(others.values()),))))
+        known = yield from states_of(set(others.values()) - {job.seq for job in jobs})
+        states |= {id_: known[seq] for id_, seq in others.items() if seq in known}
+        endings = [Ending(job, cancelled(job.state)) for job in jobs]
+        followed = yield from end(env, endings)
+        for move in (yield from moved(env, endings)):
+            moves[move.job_id], states[move.job_id] = move, move.state
     replies: list[CancelReply] = []
     for job_id in job_ids:
-        seq = seqs.get(job_id.lower(), 0)
-        ending = endings.pop(job_id.lower(), None)
-        if ending is not None:
-            job, states[seq] = ending.job, ending.decision.state
-            type_ = lanes[job.lane].type
-            replies.append(Moved(job.job_id, type_, states[seq], job.state, followed))
+        id_ = job_id.lower()
+        if id_ in moves:
+            move = moves.pop(id_)
+            replies.append(replace(move, followed=followed) if followed else move)
             followed = ()
-        elif seq in states:
-            replies.append(Conflict(job_id, states[seq]))
+        elif id_ in states:
+            replies.append(Conflict(job_id, states[id_]))
         else:
             replies.append(NotFound(job_id))
     return replies
+
+
+def _moves(env: Env, ended: Sequence[tuple[str, int, int]], state: State) -> Plan[dict[str, Moved]]:
+    """Return what the server has moved to *state*, by id."""
+    lanes = yield from env.catalog.lanes({lane for _, lane, _ in ended})
+    return {id_: Moved(id_, lanes[lane].type, state, BY_NUMBER[was]) for id_, lane, was in ended}
 
 
 def retry(env: Env, requests: Sequence[RetryRequest]) -> Plan[list[RetryReply]]:

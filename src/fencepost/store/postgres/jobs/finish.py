@@ -25,6 +25,7 @@ select seq, id::text, lane, policy, state, attempt, max_attempts, lease_version,
   is_overdue
 """
 DETACH = f"{DETACHED} from fencepost.detach(%s)"
+DETACH_AWAITED = f"{DETACHED} from fencepost.detach_awaited(%s)"
 DETACH_PENDING = f"{DETACHED} from fencepost.detach_pending(%s)"
 DETACH_LEASED = f"{DETACHED} from fencepost.detach_leased(%s, %s)"
 DETACH_EXPIRED = f"{DETACHED} from fencepost.detach_expired(%s, %s)"

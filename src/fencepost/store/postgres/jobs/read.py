@@ -30,6 +30,7 @@ READER: ReadPlans[Env] = ReadPlans(
         show=f"""
 select {JOB_COLUMNS}, {NOW} from fencepost.jobs where seq = any (%s) order by seq desc
 """,
+        ids="select seq, id::text from fencepost.submissions where seq = any (%s)",
         locate=QUEUES,
         last_attempt="""
 select seq, state, lease_version, attempt, worker, started_at, completed_at

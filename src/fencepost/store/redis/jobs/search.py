@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.lifecycle import State
 from fencepost.core.values.times import to_us
+from fencepost.store.interface.control import Selected
 from fencepost.store.interface.reader import JobPage
 from fencepost.store.plan import Plan
 from fencepost.store.redis.documents.kept import Kept
@@ -39,6 +40,16 @@ def find(env: Env, filter: JobFilter, page: PageRequest) -> Plan[JobPage]:
     found = yield from whole(unit, list(jobs.values()))
     following = shown[-1] if len(seqs) > page.limit else None
     return JobPage(found, following, list(jobs))
+
+
+def select(env: Env, filter: JobFilter, page: PageRequest) -> Plan[Selected]:
+    """Return one page of the ids of the jobs that meet *filter*."""
+    unit = Unit(env)
+    seqs = yield from _search(unit, filter, page, page.limit + 1)
+    shown = seqs[: page.limit]
+    jobs = yield from unit.jobs(shown)
+    ids = [kept.id for kept in jobs.values()]
+    return Selected(ids, shown[-1] if len(seqs) > page.limit else None)
 
 
 def count(env: Env, filter: JobFilter, at_most: int | None = None) -> Plan[int]:

@@ -79,6 +79,7 @@ class PartitionedQueue(BoundFacet[Hub], QueueFacet):
 
 
 class PartitionedControl(BoundFacet[Hub], ControlFacet):
+    select = bound(reader.select)
     cancel = bound(control.cancel)
     retry = bound(control.retry)
     edit = bound(control.edit)

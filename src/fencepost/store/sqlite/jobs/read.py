@@ -33,6 +33,7 @@ READER: ReadPlans[Env] = ReadPlans(
         show=f"""
 select {JOB_COLUMNS}, ? from jobs where seq in (select value from json_each(?)) order by seq desc
 """,
+        ids="select seq, id from jobs where seq in (select value from json_each(?))",
         locate="""
 select jobs.id, lanes.queue from jobs join lanes on lanes.lane = jobs.lane
 where jobs.id in ({values})

@@ -73,11 +73,25 @@ begin
   from gone join fencepost.submissions j on j.seq = any (array[gone.seq]);
 end $$;
 
--- Detach live jobs from any table. A claim or a settlement may move a job between two looks, so
--- that jobs that were not found are looked for again. Not returned: jobs that are terminal or
--- unknown, and jobs that are in no table, because their row was lost. Only the first look waits for
--- locks, since later ones come back to leases with rows of pending locked.
+-- Detach live jobs from any table, see `detach_awaited`.
 create or replace function fencepost.detach(p_seqs bigint[]) returns setof fencepost.detached_job
+language plpgsql set jit = off set enable_seqscan = off as $$
+begin
+  if exists (
+    select 1 from unnest(p_seqs) as x
+    where not exists (select 1 from fencepost.done where done.seq = x)
+  ) then
+    perform fencepost.await_live(p_seqs);
+    return query select * from fencepost.detach_awaited(p_seqs);
+  end if;
+end $$;
+
+-- Detach live jobs from any table, after `await_live`. A claim or a settlement may move a job
+-- between two looks, so that jobs that were not found are looked for again. Not returned: jobs that
+-- are terminal or unknown, and jobs that are in no table, because their row was lost. No look waits
+-- for locks: a later one comes back to leases with rows of pending locked.
+create or replace function fencepost.detach_awaited(p_seqs bigint[])
+returns setof fencepost.detached_job
 language plpgsql set jit = off set enable_seqscan = off as $$
 declare
   v_rest bigint[] := p_seqs;
@@ -90,9 +104,7 @@ begin
       where not exists (select 1 from fencepost.done where done.seq = x)
     );
     exit when v_rest = '{}';
-    if round = 1 then
-      perform fencepost.await_live(p_seqs);
-    else
+    if round > 1 then
       perform pg_sleep(0.001 * round);
     end if;
     v_found := '{}';

@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import Attempt, DeadLetter, Dependency, Job
 from fencepost.core.job.why import Situation
+from fencepost.core.values.names import wanted_ids
+from fencepost.store.interface.control import Selected
 from fencepost.store.interface.reader import DeadLetterPage, JobPage
 from fencepost.store.plan import Plan
 from fencepost.store.redis.jobs import read
@@ -103,6 +105,12 @@ def find(hub: Hub, filter: JobFilter, page: PageRequest) -> Plan[JobPage]:
         jobs.append(head.item)
         places.append(merge.position)
     return JobPage(jobs, merge.position if merge.has_more else None, places)
+
+
+def select(hub: Hub, filter: JobFilter, page: PageRequest) -> Plan[Selected]:
+    """Return one page of the ids of the jobs of all partitions."""
+    found = yield from find(hub, filter, page)
+    return Selected([job.id for job in found.jobs], found.next)
 
 
 def count(hub: Hub, filter: JobFilter, at_most: int | None = None) -> Plan[int]:
