@@ -57,6 +57,11 @@ $(VENV)/.stamp-docs: requirements-docs.txt | $(VENV)/.stamp-package
 	@$(INSTALL) --require-hashes -r requirements-docs.txt
 	@touch $@
 
+$(VENV)/.stamp-release: requirements-release.txt | $(VENV)/.stamp-dev $(VENV)/.stamp-package
+	@echo "installing requirements-release.txt"
+	@$(INSTALL) --require-hashes -r requirements-release.txt
+	@touch $@
+
 # The build tools come from the locked files too, so nothing unpinned is fetched here.
 $(VENV)/.stamp-package: pyproject.toml src/fencepost/__init__.py | $(VENV)/.stamp-runtime
 	@$(INSTALL) --no-deps --no-build-isolation --editable .
@@ -149,6 +154,12 @@ docs: $(VENV)/.stamp-docs ## Build the documentation as a site with search, in b
 docs-serve: docs ## Show it on http://127.0.0.1:8001
 	@$(PY) -m tools.site serve
 
+# --- a release: what is built is checked as a user gets it, and nothing is uploaded ------------------
+
+.PHONY: release
+release: setup $(VENV)/.stamp-release ## Build sdist, wheel and SBOM in dist/, and check them
+	@$(PY) -m tools.release $(ARGS)
+
 # --- the reliability lab --------------------------------------------------------------------------
 
 HOURS ?= 1
@@ -195,6 +206,7 @@ lock: setup ## Rewrite the locked requirements (ARGS="--upgrade" for newer versi
 	$(COMPILE) $(ARGS) pyproject.toml requirements-build.in --output-file requirements.txt
 	$(COMPILE) $(ARGS) requirements-dev.in --output-file requirements-dev.txt
 	$(COMPILE) $(ARGS) requirements-docs.in --output-file requirements-docs.txt
+	$(COMPILE) $(ARGS) requirements-release.in --output-file requirements-release.txt
 
 .PHONY: clean
 clean: ## Remove environments, caches and build results

@@ -112,7 +112,7 @@ def test_an_engine_has_a_class_of_a_name_once() -> None:
         assert {name for name in names if names.count(name) > 1} == set()
 
 
-LOCKED = ["requirements.txt", "requirements-dev.txt", "requirements-docs.txt"]
+LOCKED = [f"requirements{part}.txt" for part in ("", "-dev", "-docs", "-release")]
 
 
 @pytest.mark.parametrize("name", LOCKED)

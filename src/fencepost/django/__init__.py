@@ -23,12 +23,19 @@ __all__ = ["Backend", "app"]
 
 def __getattr__(name: str) -> Any:
     # By name, and not once for all: Django imports this package before its settings can be read.
-    if name == "Backend":
-        from fencepost.django.backend import TasksBackend
+    try:
+        if name == "Backend":
+            from fencepost.django.backend import TasksBackend
 
-        return TasksBackend
-    if name == "app":
-        from fencepost.django.application import project_app
+            return TasksBackend
+        if name == "app":
+            from fencepost.django.application import project_app
 
-        return project_app()
+            return project_app()
+    except ModuleNotFoundError as error:
+        if error.name != "django":
+            raise
+        raise ModuleNotFoundError(
+            "fencepost.django needs Django: pip install 'fencepost[django]'", name="django"
+        ) from None
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

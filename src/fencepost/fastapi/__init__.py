@@ -3,8 +3,16 @@
 What needs no FastAPI is ``fencepost.starlette``, and is here as well.
 """
 
-from fencepost.fastapi.joining import Joining, joining
-from fencepost.fastapi.models import FailureModel, JobModel, ProgressModel, SubmittedJob
+try:
+    from fencepost.fastapi.joining import Joining, joining
+    from fencepost.fastapi.models import FailureModel, JobModel, ProgressModel, SubmittedJob
+except ModuleNotFoundError as error:
+    if error.name != "fastapi":
+        raise
+    raise ModuleNotFoundError(
+        "fencepost.fastapi needs FastAPI: pip install 'fencepost[fastapi]'", name="fastapi"
+    ) from None
+
 from fencepost.starlette import EmbeddedOptions, lifespan, mount
 
 __all__ = [

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import Attempt, DeadLetter, Dependency, Job
 from fencepost.core.job.why import Situation
-from fencepost.core.values.names import wanted_ids
 from fencepost.store.interface.control import Selected
 from fencepost.store.interface.reader import DeadLetterPage, JobPage
 from fencepost.store.plan import Plan
