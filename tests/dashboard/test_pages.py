@@ -31,7 +31,7 @@ PAGES = {
     "flows/{flow}": "payment",
     "queues": "transcode_video",
     "workers": "payments, mail, default, reports",
-    "crons": "At 08:00 on Monday through Friday",
+    "crons": "Every weekday at 08:00",
     "events": "order.paid",
     "tokens": "token",
     "audit": "Audit",
@@ -232,7 +232,7 @@ def test_flows_are_listed_by_kind_and_older_ones_on_demand(visit: Visit, scene: 
 
 
 def test_a_cron_shows_its_last_runs_and_who_paused_it(visit: Visit, scene: Scene) -> None:
-    page = visit.go("crons", "At 08:00 on Monday through Friday")
+    page = visit.go("crons", "Every weekday at 08:00")
     page.get_by_role("button", name="Run now").click()
     page.wait_for_url("**/jobs/*")
     page = visit.go("crons", "report")
