@@ -58,7 +58,7 @@ def rising(groups: Iterable[Group]) -> Iterator[Item]:
     """Yield the groups of dead letters that grow far faster than usual."""
     for group in groups:
         if group.is_rising:
-            what = (group.exception or "the same failure").removeprefix("builtins.")
+            what = (group.exception or "the same failure").rpartition(".")[2]
             yield Item(
                 code="dead_letters_rising",
                 level="now",
