@@ -201,7 +201,7 @@ def test_a_declared_cron_is_listed_before_any_worker_ran(app: App) -> None:
     assert (cron.missed, cron.catch_up, cron.is_paused) == ("catch_up", 3, False)
     assert cron.next_tick == datetime(2026, 3, 29, 1, 0, tzinfo=UTC)
     assert cron.declared_at is None
-    assert cron.description == "At 02:30 every day"
+    assert cron.description == "Every day at 02:30"
     work(app)
     [cron] = app.crons.list()
     assert cron.declared_at is not None

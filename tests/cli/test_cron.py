@@ -36,7 +36,7 @@ def test_a_list_says_when_in_words_and_in_both_zones(declared: Command) -> None:
     listed = declared.ok("cron", "ls")
     assert listed.splitlines()[0].split()[:3] == ["CRON", "SCHEDULE", "ZONE"]
     assert "n" * 200 in listed
-    assert "At 02:30 every day" in listed
+    assert "Every day at 02:30" in listed
     assert "catch up 10" in listed
     assert "02:30:00" in listed
 

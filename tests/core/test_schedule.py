@@ -248,7 +248,14 @@ def test_spaces_do_not_matter() -> None:
 @pytest.mark.parametrize(
     ("expression", "text"),
     [
-        ("0 9 * * 1-5", "At 09:00 on Monday through Friday"),
+        ("0 9 * * 1-5", "Every weekday at 09:00"),
+        ("30 2 * * *", "Every day at 02:30"),
+        ("0 4 * * 0", "Every Sunday at 04:00"),
+        ("0 9 * * 1,3", "At 09:00 on Monday and Wednesday"),
+        ("*/15 7-19 * * 1-5", "Every 15 minutes from 07:00 through 19:59 on weekdays"),
+        ("*/2 * * * *", "Every 2 minutes"),
+        ("*/5 * * * *", "Every 5 minutes"),
+        ("*/7 * * * *", "Every seventh minute of every hour"),
         ("0 0 31 * *", "At 00:00 on the 31st day of every month"),
         ("0 0 11,12,22,23 * *", "At 00:00 on the 11th, the 12th, the 22nd, and the 23rd day"),
         ("@hourly", "At the start of every hour"),

@@ -82,9 +82,8 @@ def record_hour(shop: Any) -> None:
         for (queue, type), (pace, failing) in LANES.items():
             total = counted[queue, type]
             total[0] += pace + rng.randrange(pace // 2 + 1)
-            total[1] += (rng.random() < failing) + int(
-                failing > 0.02 and late * rng.random() / 2 > 1
-            )
+            is_worse = failing > 0.02 and late * rng.random() / 2 > 1
+            total[1] += (rng.random() < failing) + is_worse * rng.randrange(1, 5)
             slow = late if failing > 0.02 else 0.0
             waits = [0.04 + rng.random() / 50] * 95 + [0.3 + slow + rng.random() / 4] * 5
             runs = [0.15] * 95 + [2.4 + rng.random() / 2] * 5

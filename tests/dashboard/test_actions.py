@@ -191,7 +191,7 @@ def test_a_replay_is_stopped_by_hand(visit: Visit, scene: Scene) -> None:
 
 
 def test_a_cron_is_run_now(visit: Visit, scene: Scene) -> None:
-    page = visit.go("crons", "At 08:00 on Monday through Friday")
+    page = visit.go("crons", "Every weekday at 08:00")
     button(page, "Run now").click()
     page.wait_for_url("**/jobs/*")
     page.locator(".title", has_text="report").wait_for()

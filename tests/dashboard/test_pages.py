@@ -31,7 +31,7 @@ PAGES = {
     "flows/{flow}": "payment",
     "queues": "transcode_video",
     "workers": "payments, mail, default, reports",
-    "crons": "At 08:00 on Monday through Friday",
+    "crons": "Every weekday at 08:00",
     "events": "order.paid",
     "tokens": "token",
     "audit": "Audit",
@@ -184,6 +184,36 @@ def test_a_flow_says_what_failed_and_what_ended_with_it(visit: Visit, scene: Sce
     scene.app.flows.get(flow.id).cancel()
 
 
+def test_a_flow_of_hundreds_is_drawn_as_a_few_nodes(visit: Visit, scene: Scene) -> None:
+    """Equal siblings are one node, whose list has each of them."""
+    task = scene.shop.tasks["transcode_video"]  # nobody serves it
+    part = task.using(after=["cut"])
+    fan = {f"part-{number}": part.prepare(f"{number}") for number in range(320)}
+    nodes = {"cut": task.prepare("all"), **fan, "join": task.using(after=[*fan]).prepare("end")}
+    flow = scene.app.flow(nodes).submit()
+    page = visit.go(f"flows/{flow.id}", "transcode_vid… × 320")
+    expect(page.locator("svg.graph a.node")).to_have_count(3)
+    expect(page.locator("svg.graph .edge")).to_have_count(2)
+    scene.app.flows.get(flow.id).cancel()
+    page.get_by_text("322 cancelled", exact=True).last.wait_for()
+
+
+def test_a_job_says_what_was_looked_at_and_stands_among_its_neighbours(
+    visit: Visit, scene: Scene
+) -> None:
+    page = visit.go(f"jobs/{scene.ids['unserved']}", "No live worker serves it")
+    looked = page.get_by_role("list", name="What was looked at").get_by_role("listitem")
+    expect(looked.first).to_have_text("not met: No live worker serves it0 of 1 workers")
+    expect(looked.filter(has_text="in order:")).to_have_count(4)
+    jobs = scene.app.flows.get(scene.ids["flow"]).jobs
+    page = visit.go(f"jobs/{jobs['payment'].id}", "of 5 done")
+    small = page.get_by_role("group", name="payment among its neighbours")
+    names = small.get_by_role("link").evaluate_all("all => all.map(a => a.ariaLabel.split(',')[0])")
+    assert names == ["reserve", "fraud", "payment", "receipt", "ship"]
+    small.get_by_role("link", name=re.compile("^ship")).click()
+    page.wait_for_url(f"**/jobs/{jobs['ship'].id}")
+
+
 def test_the_charts_are_those_of_a_queue_and_a_type(visit: Visit, scene: Scene) -> None:
     page = visit.go("", "Last hour")
     page.get_by_label("Queue of the charts").select_option("payments")
@@ -232,7 +262,7 @@ def test_flows_are_listed_by_kind_and_older_ones_on_demand(visit: Visit, scene: 
 
 
 def test_a_cron_shows_its_last_runs_and_who_paused_it(visit: Visit, scene: Scene) -> None:
-    page = visit.go("crons", "At 08:00 on Monday through Friday")
+    page = visit.go("crons", "Every weekday at 08:00")
     page.get_by_role("button", name="Run now").click()
     page.wait_for_url("**/jobs/*")
     page = visit.go("crons", "report")

@@ -31,7 +31,10 @@ async def test_a_job_shows_all_there_is_to_see(api: Caller) -> None:
 async def test_results_attempts_history_and_reasons_are_told(api: Caller, app: App) -> None:
     done = await api.submit("add", {"a": 1, "b": 2})
     failed = await api.submit("fail", {"message": "no"})
-    assert (await api.get(f"/v1/jobs/{done}/why"))["reasons"][0]["code"] == "no_worker"
+    why = await api.get(f"/v1/jobs/{done}/why")
+    assert why["reasons"][0]["code"] == "no_worker"
+    unmet = [check["code"] for check in why["checks"] if not check["is_met"]]
+    assert unmet == ["workers"]
     assert await api.refused("GET", f"/v1/jobs/{done}/result") == (409, "state_conflict")
     await run_all(app)
     assert (await api.get(f"/v1/jobs/{done}/result"))["result"] == 3

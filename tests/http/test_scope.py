@@ -465,13 +465,18 @@ async def test_counts_of_all_queues_explain_nothing_to_a_token_for_one(ways: Way
     await ways.all.ask("PUT", "/v1/limit", {"max_running": 1})
     await foreign(ways.all, "running")
     mine = await ways.all.submit("work", queue="a")
-    reasons = (await ways.a.get(f"/v1/jobs/{mine}/why"))["reasons"]
+    told = await ways.a.get(f"/v1/jobs/{mine}/why")
+    reasons = told["reasons"]
+    assert {check["code"]: check["note"] for check in told["checks"]}["app_limit"] == ""
     (limited,) = [each for each in reasons if each["code"] == "app_limit"]
     assert not any(character.isdigit() for character in limited["text"])
     await ways.all.ask("PUT", "/v1/limit", {"max_running": None})
     await ways.all.submit("keyed", queue="b", concurrency_key="c")
     held = await ways.a.submit("keyed", queue="a", concurrency_key="c")
-    (reason,) = (await ways.a.get(f"/v1/jobs/{held}/why"))["reasons"]
+    told = await ways.a.get(f"/v1/jobs/{held}/why")
+    (reason,) = told["reasons"]
+    first = told["checks"][0]
+    assert (first["code"], first["is_met"], first["note"]) == ("key", False, "")
     assert reason["code"] == "pending_key"
     assert not any(character.isdigit() for character in reason["text"])
 

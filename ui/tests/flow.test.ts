@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { JobSummary } from "../src/api/types";
 import { around, failures, noteOf, spanOf, stateOfFlow } from "../src/pure/flow-words";
 import { graphOf } from "../src/pure/graph";
+import { neighbours } from "../src/pure/neighbours";
 import { waterfall } from "../src/pure/waterfall";
 
 const NOW = Date.parse("2026-11-18T12:00:00Z");
@@ -61,4 +62,12 @@ describe("a waterfall", () => {
     const found = waterfall(nodes, { from: NOW, to: NOW });
     expect([found.bars.length, found.hidden, found.bars.every((bar) => bar.to <= 1)]).toEqual([30, 10, true]);
   });
+});
+
+it("a node stands between what it waited for and what waits for it, of many the first three", () => {
+  const edges = [edge("a", "own"), edge("b", "own"), edge("own", "z"), ...["1", "2", "3", "4", "5"].map((name) => edge("own", name)), edge("a", "b")];
+  const [before, own, after] = neighbours(edges, "own");
+  expect(before).toEqual({ names: ["a", "b"], hidden: 0, isOwn: false });
+  expect(own!.isOwn).toBe(true);
+  expect(after).toEqual({ names: ["z", "1", "2"], hidden: 3, isOwn: false });
 });

@@ -194,7 +194,8 @@ describe("what needs somebody", () => {
   });
   it("has a title that says something, also of a group, whose name is a number", () => {
     const item = { code: "dead_letters_rising", level: "now" as const, since: null, count: 5, target: { kind: "group" as const, name: "71d1ffe9809b4780" }, text: "" };
-    expect(titleOf(item)).toBe("Dead letters rise: 5 within an hour");
+    expect(titleOf(item)).toBe("5 dead letters within an hour");
+    expect(titleOf({ ...item, text: "5 jobs of type 'sync_crm' died of TimeoutError within an hour" })).toBe("sync_crm: 5 dead letters within an hour");
     expect(attention([queue({ name: "media" })], [worker], NOW).map(titleOf)).toEqual(["Queue media has no worker"]);
   });
 });

@@ -136,11 +136,30 @@ class Schedule:
         """Say in English when it ticks."""
         expression = SHORTHANDS.get(self.expression, self.expression)
         text = CronSim(expression, REFERENCE).explain()
-        return re.sub(r"(?<!1)(1|2|3)th\b", _ordinal, text)
+        text = re.sub(r"(?<!1)(1|2|3)th\b", _ordinal, text)
+        for pattern, shorter in _SHORTER:
+            text = re.sub(pattern, shorter, text)
+        return text
 
     def local(self, tick: datetime) -> datetime:
         """Return *tick* in the schedule's zone."""
         return tick.astimezone(self.zone)
+
+
+_SHORTER = (
+    # Only what divides an hour: others are shorter at its end.
+    (r"^Every (10|12|15|20|30)th minute\b", r"Every \1 minutes"),
+    *(
+        (rf"^Every {word} minute\b", f"Every {number} minutes")
+        for number, word in enumerate(("second", "third", "fourth", "fifth", "sixth"), start=2)
+    ),
+    (r"^(Every \d+ minutes) of every hour", r"\1"),
+    (r"\bon Monday through Friday$", "on weekdays"),
+    (r"^At (\d\d:\d\d) on weekdays$", r"Every weekday at \1"),
+    (r"^At (\d\d:\d\d) every day$", r"Every day at \1"),
+    (r"^At (\d\d:\d\d) on (\w+day)$", r"Every \2 at \1"),
+)
+"""What people say for it."""
 
 
 def _ordinal(match: re.Match[str]) -> str:

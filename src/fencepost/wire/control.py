@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 
 from fencepost.core.bounds import PAGE_DEFAULT
 from fencepost.core.filter import JobOrder
+from fencepost.core.job.checks import Check
 from fencepost.core.job.history import Change
 from fencepost.core.job.job import Attempt, DeadLetter
 from fencepost.core.job.lifecycle import COARSE, State
@@ -157,6 +158,8 @@ class Reasons(msgspec.Struct, frozen=True):
     """Why a job is where it is, the main reason first."""
 
     reasons: list[Reason]
+    checks: list[Check] = field(default_factory=list)
+    """What was looked at for a waiting job, unmet first; empty for one that runs or has ended."""
 
 
 class StreamQuery(Strict, frozen=True, kw_only=True):

@@ -34,6 +34,8 @@ export type Category = "cancelled" | "permanent" | "system" | "temporary" | "tim
 
 export type Change = { state: State; at: string; reason: string; };
 
+export type Check = { code: string; is_met: boolean; text: string; note?: string; };
+
 export type Checkpoint = { id: string; token: string; checkpoint?: unknown; checkpoint_base64?: string; };
 
 export type ClaimBody = { queues?: Record<string, number> | (string)[] | null; types?: (string)[] | null; limit?: number; lease_ttl?: number | string; worker?: string; timeout?: number | string; };
@@ -180,7 +182,7 @@ export type Rate = { count: number; window: number; };
 
 export type Reason = { code: string; text: string; };
 
-export type Reasons = { reasons: (Reason)[]; };
+export type Reasons = { reasons: (Reason)[]; checks?: (Check)[]; };
 
 export type Refusal = { at: string; operation: string; fence_held: number | null; fence_present: number; worker: string | null; };
 

@@ -10,6 +10,8 @@ export type Line = { name: string; state: string; values: (number | null)[]; isD
 type Props = {
   start: number; step: number; lines: Line[]; format: (value: number) => string; kind?: "area" | "bars" | "lines";
   isLog?: boolean; label: string;
+  /** Numbers of the axis, if they are written in another way. */
+  axis?: (value: number) => string;
 };
 
 const HEIGHT = 176;
@@ -50,11 +52,11 @@ function options(Plot: typeof uPlot, box: HTMLElement, props: Props, width: numb
   const time = (at: number) => (span > 86_400 ? day(at * 1000) : clock(at * 1000).slice(0, 5));
   return {
     width, height: HEIGHT, padding: [8, 20, 0, 0], legend: { show: false }, cursor: { points: { size: 6 }, drag: { x: false, y: false } },
-    scales: { x: { time: false, range: (_, low, high) => (props.kind === "bars" ? [low - props.step / 2, high + props.step / 2] : [low, high]) }, y: props.isLog ? { distr: 3, range: (_, low, high) => [Math.max(0.001, Math.min(low, 0.01)), Math.max(high * 1.2, 1)] } : { range: (_, __, high) => [0, Math.max(high * 1.15, 1)] } },
+    scales: { x: { time: false, range: (_, low, high) => (props.kind === "bars" ? [low - props.step / 2, high + props.step / 2] : [low, high]) }, y: props.isLog ? { distr: 3, range: (_, low, high) => [Math.max(0.001, Math.min(low, 0.01)), 10 ** Math.ceil(Math.log10(Math.max(high, 1)))] } : { range: (_, __, high) => [0, Math.max(high * 1.15, 1)] } },
     axes: [
       { stroke: axis.line, grid: { show: false }, ticks: { show: false }, size: 24, space: 72, incrs: ROUND, font: "11px Inter, system-ui, sans-serif", values: (_, at) => at.map(time) },
       { stroke: axis.line, grid: { stroke: axis.fill, width: 1, filter: (_, at) => at.map((value) => (props.isLog && !isPower(value) ? null : value)) }, ticks: { show: false }, size: props.isLog ? 48 : 36, space: 36, font: "11px Inter, system-ui, sans-serif",
-        values: (_, at) => at.map((value) => (value === null ? "" : props.format(value))) },
+        values: (_, at) => at.map((value) => (value === null ? "" : (props.axis ?? props.format)(value))) },
     ],
     series: [{}, ...props.lines.map((line): uPlot.Series => {
       const { line: stroke, fill } = coloursOf(box, line.state);
@@ -111,13 +113,17 @@ export function Chart(given: Props) {
     <figure class="chart" role="img" aria-label={props.label}>
       <div ref={box} class="plot" />
       {(isEmpty || isFailed) && <span class="none q sm">{isFailed ? "the chart cannot be drawn in this browser" : "nothing in this time"}</span>}
-      <figcaption class="sm q">{at === null ? "\u00a0" : wordsAt(props, at)}</figcaption>
+      <figcaption class="sm q">{wordsAt(props, at)}</figcaption>
     </figure>
   );
 }
 
-function wordsAt(props: Props, at: number): string {
-  const time = clock(props.start + at * props.step * 1000);
-  const values = props.lines.map((line) => `${line.name} ${line.values[at] == null ? "–" : props.format(line.values[at]!)}`);
-  return `${time} · ${values.join(" · ")}`;
+/** What the lines are at a point; where none is pointed at, at the last one that all know. */
+function wordsAt(props: Props, at: number | null): string {
+  const length = props.lines[0]?.values.length ?? 0;
+  const last = Array.from({ length }, (_, index) => length - 1 - index).find((index) => props.lines.some((line) => line.values[index] != null));
+  const place = at ?? last;
+  if (place === undefined) return "\u00a0";
+  const values = props.lines.map((line) => `${line.name} ${line.values[place] == null ? "–" : props.format(line.values[place]!)}`);
+  return `${clock(props.start + place * props.step * 1000).slice(0, at === null ? 5 : 8)} · ${values.join(" · ")}`;
 }

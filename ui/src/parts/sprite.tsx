@@ -30,6 +30,9 @@ export function Sprite() {
         <circle cx="8" cy="8" r="5.8" fill="none" stroke="currentColor" stroke-width="1.5" />
         <path d="M8 4.6V8l2.4 1.6" fill="none" stroke="currentColor" stroke-width="1.5" stroke-linecap="round" />
       </symbol>
+      <symbol id="g-cross" viewBox="0 0 16 16">
+        <path d="m4 4 8 8M12 4l-8 8" fill="none" stroke="currentColor" stroke-width="1.8" stroke-linecap="round" />
+      </symbol>
       <symbol id="g-dead_letter" viewBox="0 0 16 16">
         <path d="M1 3.2h14v9.6H1z" fill="currentColor" stroke="currentColor" stroke-linejoin="round" />
         <path d="m1.8 4 6.2 5 6.2-5" fill="none" stroke="var(--surface)" stroke-width="1.6" />

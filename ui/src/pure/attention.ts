@@ -43,8 +43,9 @@ const TITLES: Record<string, (name: string) => string> = {
 };
 
 export function titleOf(item: Item): string {
-  // A group has no name that says anything; the text beneath has the type and the error.
-  if (item.code === "dead_letters_rising" && item.target.kind === "group") return `Dead letters rise: ${count(item.count)} within an hour`;
+  // A group has no name that says anything; the text has the type.
+  const type = /type '([^']+)'/.exec(item.text)?.[1];
+  if (item.code === "dead_letters_rising" && item.target.kind === "group") return `${type ? `${type}: ` : ""}${many(item.count, "dead letter")} within an hour`;
   if (item.code === "paused" && item.target.kind === "type") return `Type ${item.target.name} is paused`;
   return TITLES[item.code]?.(item.target.name) ?? item.text;
 }

@@ -92,6 +92,12 @@ export function percent(share: number): string {
   return `${Math.round(share * 100)} %`;
 }
 
+/** How many a minute: 4,812, 61, 4.6, 0.1. */
+export const pace = (aMinute: number) => (Number.isInteger(aMinute) || aMinute >= 10 ? count(Math.round(aMinute)) : aMinute.toFixed(1));
+
+/** Of a log scale: 10 ms, 100 ms, 1 s, 10 s. */
+export const powerOfTen = (seconds: number) => (seconds < 0.999 ? `${count(Math.round(seconds * 1000))} ms` : `${count(Math.round(seconds))} s`);
+
 /** A rate of jobs a second, in the unit in which it is a number one can read. */
 export function rate(perSecond: number): string {
   const minute = perSecond * 60;

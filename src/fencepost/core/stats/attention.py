@@ -58,14 +58,16 @@ def rising(groups: Iterable[Group]) -> Iterator[Item]:
     """Yield the groups of dead letters that grow far faster than usual."""
     for group in groups:
         if group.is_rising:
-            what = group.exception or "the same failure"
+            what = (group.exception or "the same failure").rpartition(".")[2]
             yield Item(
                 code="dead_letters_rising",
                 level="now",
                 since=group.first_at,
                 count=group.trend[-1],
                 target=Target("group", group.id),
-                text=f"{group.trend[-1]} jobs of type {group.type!r} died of {what} within an hour",
+                text=(
+                    f"{group.trend[-1]:,} jobs of type {group.type!r} died of {what} within an hour"
+                ),
             )
 
 
@@ -79,7 +81,7 @@ def unserved(queues: Iterable[QueueView], workers: Sequence[WorkerInfo]) -> Iter
         }
         if left and not queue.is_paused:
             count = sum(left.values())
-            jobs = "1 job waits" if count == 1 else f"{count} jobs wait"
+            jobs = "1 job waits" if count == 1 else f"{count:,} jobs wait"
             types = ", ".join(map(repr, sorted(left)[:3])) + (" and more" if len(left) > 3 else "")
             yield Item(
                 code="no_worker",
@@ -157,7 +159,7 @@ def paused(
                 since=None if by is None else by.at,
                 count=waiting,
                 target=Target("queue", queue.name),
-                text=f"queue {queue.name!r} is paused{who}, and {waiting} jobs have not ended",
+                text=f"queue {queue.name!r} is paused{who}, and {waiting:,} jobs have not ended",
             )
 
 

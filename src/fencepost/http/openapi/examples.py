@@ -182,6 +182,10 @@ def _jobs() -> dict[Any, Any]:
         started_at=NOW,
     )
     reason = _json('"code": "next", "text": "claimable; it is next in line for its type"')
+    check = _json(
+        """"code": "workers", "is_met": true, "text": "a live worker serves it",
+        "note": "2 of 4 workers" """
+    )
     return {
         jobs.Accepted: accepted,
         jobs.Refused: refused,
@@ -213,7 +217,7 @@ def _jobs() -> dict[Any, Any]:
         control.Attempts: {"attempts": [attempt]},
         control.History: {"history": [{"state": "pending", "at": NOW, "reason": "submitted"}]},
         control.Result: {"id": JOB_ID, "state": "completed", "result": {"sent": True}},
-        control.Reasons: {"reasons": [reason]},
+        control.Reasons: {"reasons": [reason], "checks": [check]},
         control.RefusedWrites: {
             "refusals": [
                 _json(

@@ -16,6 +16,7 @@ from fencepost.core.access.tokens import Principal
 from fencepost.core.bounds import LOOK_MAX
 from fencepost.core.encryption import readable
 from fencepost.core.filter import JobQuery, is_oldest_first, make_query
+from fencepost.core.job.checks import checks
 from fencepost.core.job.history import history as changes
 from fencepost.core.job.job import Job
 from fencepost.core.job.lifecycle import Edits, State
@@ -194,7 +195,10 @@ async def explain_job(call: Call[Nothing, Nothing]) -> Reply:
     situation = await store.run_async(store.reader.situation(job.id))
     if situation is None:
         raise JobNotFoundError(job.id)
-    return Reply(control.Reasons(await reasons(call, situation)))
+    found = checks(situation)
+    if call.principal.queues is not None:
+        found = [check.without_others for check in found]
+    return Reply(control.Reasons(await reasons(call, situation), found))
 
 
 @route(

@@ -46,7 +46,7 @@ export function DeadLetters() {
           <Panel title={groups ? many(groups.length, "group") : "Groups"} note={groups && `${count(total)} dead letters${isCut ? ", the newest" : ""}`}>
             {groups ? <nav aria-label="Groups">{groups.map((group) => <GroupLink key={group.id} group={group} isHere={group === chosen} />)}</nav>
               : letters.error ? <Problem error={letters.error} /> : <Loading rows={5} />}
-            {groups && <div class="foot">By type, error and first own frame</div>}
+            {groups && <div class="foot">By type, error and first own frame; with those that failed for good</div>}
           </Panel>
           {chosen && <GroupView key={chosen.id} group={chosen} letters={found?.filter((letter) => isOf(letter, chosen)) ?? []} />}
         </div>

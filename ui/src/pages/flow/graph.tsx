@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { to } from "../../api/root";
 import { Loading } from "../../parts/basics";
 import { noteOf, titleOf } from "../../pure/flow-words";
-import { stateName } from "../../pure/format";
+import { count, stateName } from "../../pure/format";
 import type { Graph, GraphNode } from "../../pure/graph";
 import { now } from "../../state/clock";
 import { go } from "../../state/route";
@@ -105,7 +105,7 @@ function NodeBox({ node, note, at, isChosen, onChoose }: BoxProps) {
   const isMany = node.names.length > 1;
   const job = node.jobs[0]!;
   const done = node.jobs.filter((each) => each.state === "completed").length / node.jobs.length;
-  const title = cut(titleOf(node), 20);
+  const title = isMany ? `${cut(node.type, 14)} × ${count(node.names.length)}` : cut(titleOf(node), 20);
   return (
     <a class={`node s-${node.state} ${isChosen ? "sel" : ""}`} href={to(`jobs/${job.id}`)} aria-label={`${title} ${cut(note, 26)}, ${node.type}, ${stateName(node.state)}`}
       onClick={(event) => { event.preventDefault(); event.stopPropagation(); onChoose(node); }} onDblClick={() => go(`jobs/${job.id}`)}>

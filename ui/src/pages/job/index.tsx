@@ -66,7 +66,7 @@ export function Job({ id }: { id: string }) {
         </div>
         <div class="stack">
           <LeasePanel job={job} fence={runs.length} ttl={ttl} beats={beats} at={main.at} refusals={refusals.data} />
-          <WhyPanel job={job} reasons={why.data?.reasons} />
+          <WhyPanel job={job} reasons={why.data?.reasons} checks={why.data?.checks ?? []} />
           <FlowPanel job={job} />
           <CopyPanel id={job.id} />
         </div>

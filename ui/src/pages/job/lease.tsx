@@ -55,7 +55,7 @@ export function LeasePanel({ job, fence, ttl, beats, at, refusals }: {
             <dt>Holder</dt><dd class="b" title={lease.worker}>{lease.worker}</dd>
             <dt>Claimed</dt><dd><Time at={job.started_at} /></dd>
             <dt>Expires</dt><dd>{clock(lease.expires_at)}</dd>
-            <dt>Heartbeats</dt><dd>{beats.length ? `${beats.length} seen, ${relative(new Date(beats.at(-1)!.at).toISOString(), now.value)}` : "none seen yet"}</dd>
+            <dt>Heartbeats</dt><dd>{beats.length ? `${beats.length} seen, ${relative(new Date(Math.min(beats.at(-1)!.at, now.value)).toISOString(), now.value)}` : "none seen yet"}</dd>
           </dl>
         </div>
       ) : <NoLease job={job} fence={fence} />}

@@ -3,14 +3,15 @@
 import { useState } from "preact/hooks";
 import { BASE } from "../../api/root";
 import { useQuery } from "../../api/query";
-import type { FlowView, JobView, Reason } from "../../api/types";
-import { Choice, CopyButton, Glyph, Link, Loading, Panel } from "../../parts/basics";
+import type { Check, FlowView, JobView, Reason } from "../../api/types";
+import { Choice, CopyButton, Glyph, Icon, Link, Loading, Panel } from "../../parts/basics";
 import { JsonTree } from "../../parts/json-tree";
 import { duration, ENDED, exact, percent, sentence, short } from "../../pure/format";
 import { field, type Json } from "../../pure/json";
 import { snippets } from "../../pure/snippets";
+import { MiniFlow } from "./mini-flow";
 
-export function WhyPanel({ job, reasons }: { job: JobView; reasons: Reason[] | undefined }) {
+export function WhyPanel({ job, reasons, checks }: { job: JobView; reasons: Reason[] | undefined; checks: Check[] }) {
   const title = ENDED.has(job.state) ? "How it ended" : job.state === "running" ? "What it is doing" : "Why is it not running?";
   return (
     <Panel title={title} class="o4">
@@ -18,13 +19,27 @@ export function WhyPanel({ job, reasons }: { job: JobView; reasons: Reason[] | u
         {!reasons && <Loading rows={2} />}
         {reasons?.map((reason, index) => (
           <div key={reason.code + index}>
-            <p class={index ? "m" : "lead"}>{sentence(reason.text)}.</p>
+            <p class={index ? "m" : "lead"}>{sentence(saidOnce(reason))}.</p>
             {/`(fencepost [^`]+)`/.exec(reason.text)?.[1] && <CopyCommand text={/`(fencepost [^`]+)`/.exec(reason.text)![1]!} />}
           </div>
         ))}
         {job.progress && job.state !== "completed" && <Progress job={job} />}
+        {checks.length > 0 && <ul aria-label="What was looked at">{checks.map((check) => <CheckLine key={check.code} check={check} />)}</ul>}
       </div>
     </Panel>
+  );
+}
+
+/** The ring says what is left of a lease, and this would be seconds old. */
+const saidOnce = (reason: Reason) => (reason.code === "running" ? reason.text.replace(/; its lease has [^;]* left$/, "") : reason.text);
+
+function CheckLine({ check }: { check: Check }) {
+  return (
+    <li>
+      <Icon name={check.is_met ? "check" : "cross"} state={check.is_met ? "completed" : "failed"} />
+      <span class={check.is_met ? "" : "b"}><span class="vh">{check.is_met ? "in order: " : "not met: "}</span>{sentence(check.text)}</span>
+      <span class="end">{check.note}</span>
+    </li>
   );
 }
 
@@ -93,14 +108,17 @@ export function FlowPanel({ job }: { job: JobView }) {
   if (!job.flow) return null;
   const nodes = Object.entries(data?.jobs ?? {});
   const done = nodes.filter(([, each]) => each.state === "completed").length;
+  const own = nodes.find(([, each]) => each.id === job.id)?.[0];
+  const beside = data?.edges?.some((edge) => edge.from === own || edge.to === own) ? own : undefined;
   return (
     <Panel title="Flow" class="o6" note={data && `${done} of ${nodes.length} done`} tools={<Link class="btn quiet" to={`flows/${job.flow}`}>Graph</Link>}>
-      <ul class="body nodes">
+      {data && beside && <MiniFlow flow={data} name={beside} />}
+      {!beside && <ul class="body nodes">
         {nodes.slice(0, NODES_SHOWN).map(([name, each]) => (
           <li key={name}><Link to={`jobs/${each.id}`} class="row" aria-current={each.id === job.id ? "true" : undefined}><Glyph state={each.state} /><span class="tr">{name}</span><span class="q sm tr">{each.type}</span></Link></li>
         ))}
         {nodes.length > NODES_SHOWN && <li class="q sm">and {nodes.length - NODES_SHOWN} more</li>}
-      </ul>
+      </ul>}
     </Panel>
   );
 }

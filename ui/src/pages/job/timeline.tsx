@@ -10,7 +10,7 @@ import { LANE_HEIGHT, type Lane, timeline, TOP, type Wait } from "../../pure/tim
 import { className } from "../../pure/trace";
 import { now } from "../../state/clock";
 
-const LEFT = 120;
+const LEFT = 144;
 const ROOM_RIGHT = 112;
 
 export type Beat = { at: number; version: number };
@@ -110,7 +110,7 @@ function LaneLine({ lane, next, beats, right, job, hasEnd }: {
   return (
     <g>
       <text class="b" x={16} y={lane.y - 2}>Fence {lane.fence}</text>
-      <text class="q n4" x={16} y={lane.y + 13}>{cut(attempt.worker, 16)}<title>{attempt.worker}</title></text>
+      <text class="q n4" x={16} y={lane.y + 13}>{cut(attempt.worker, 20)}<title>{attempt.worker}</title></text>
       <path class="thin s-running" d={curve(lane.from - 12, TOP, lane.from, lane.y)} />
       {next && lane.end && <path class={`thin s-${lane.end === "failed" ? "retrying" : lane.end}`} d={curve(lane.to, lane.y, lane.to + 12, TOP)} />}
       <line class={`seg0 s-${state} ${isLost ? "dots" : ""}`} x1={lane.from} x2={Math.max(lane.from + 1, lane.to)} y1={lane.y} y2={lane.y} />

@@ -3,7 +3,7 @@
 import type { Series } from "../../api/types";
 import { Panel } from "../../parts/basics";
 import { Chart, type Line } from "../../parts/chart";
-import { count, duration } from "../../pure/format";
+import { duration, pace, powerOfTen } from "../../pure/format";
 
 export const METRICS = ["completed", "failed", "dead", "wait_p50", "wait_p99", "run_p50", "run_p99"];
 
@@ -12,18 +12,18 @@ const sum = (a: (number | null)[], b: (number | null)[]) => a.map((value, index)
 export function Charts({ data }: { data: Series }) {
   const values = (metric: string) => data.series.find((each) => each.metric === metric)?.values ?? [];
   const shared = { start: Date.parse(data.start), step: data.step };
-  const unit = data.step === 60 ? "a minute" : `in ${duration(data.step)}`;
   const line = (name: string, metric: string, state: string, isDashed = false): Line => ({ name, state, values: values(metric), isDashed });
+  const aMinute = (counted: (number | null)[]) => counted.map((value) => (value === null ? null : (value * 60) / data.step));
   return (
     <div class="grid3">
-      <Panel title="Completed" note={unit}>
-        <Chart {...shared} kind="area" format={count} label="Completed jobs" lines={[line("completed", "completed", "completed")]} />
+      <Panel title="Completed" note="a minute">
+        <Chart {...shared} kind="area" format={pace} label="Completed jobs a minute" lines={[{ name: "completed", state: "completed", values: aMinute(values("completed")) }]} />
       </Panel>
-      <Panel title="Failures" note={`${unit}, own scale`}>
-        <Chart {...shared} kind="bars" format={count} label="Failed jobs" lines={[{ name: "failures", state: "failed", values: sum(values("failed"), values("dead")) }]} />
+      <Panel title="Failures" note="a minute, own scale">
+        <Chart {...shared} kind="bars" format={pace} label="Failed jobs a minute" lines={[{ name: "failures", state: "failed", values: aMinute(sum(values("failed"), values("dead"))) }]} />
       </Panel>
       <Panel title="Wait and run" tools={<Legend />}>
-        <Chart {...shared} kind="lines" isLog format={duration} label="Time of wait and run, p50 and p99, on a log scale" lines={[
+        <Chart {...shared} kind="lines" isLog format={duration} axis={powerOfTen} label="Time of wait and run, p50 and p99, on a log scale" lines={[
           line("wait p99", "wait_p99", "scheduled"), line("wait p50", "wait_p50", "scheduled", true),
           line("run p99", "run_p99", "running"), line("run p50", "run_p50", "running", true),
         ]} />
