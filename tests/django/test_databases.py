@@ -15,7 +15,7 @@ from tests.servers.django import using_database, using_file
 from fencepost.django.application import DjangoApp, project_app
 from fencepost.django.apps import migrate_store
 from fencepost.django.configuration import configured
-from fencepost.django.databases import store_url, url_of
+from fencepost.django.databases import is_database_of_django, store_url, url_of
 from fencepost.store.postgres.engine.url import parse
 
 
@@ -76,18 +76,19 @@ def test_a_url_of_its_own_comes_first(
 
 
 def test_a_store_of_the_environment_is_not_taken_for_that_of_django(
-    monkeypatch: pytest.MonkeyPatch,
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As with FENCEPOST['URL']: its transactions are others, and `migrate` leaves it alone."""
-    monkeypatch.setenv("FENCEPOST_URL", "postgresql://elsewhere/jobs")
-    with override_settings(FENCEPOST={}):
-        assert not configured().is_joinable
-        migrate_store(using="default")  # would wait for the server
-    with override_settings(FENCEPOST={"DATABASE": "default"}):
-        assert configured().is_joinable
-    monkeypatch.delenv("FENCEPOST_URL")
-    with override_settings(FENCEPOST={}):
-        assert configured().is_joinable
+    with using_database(postgres_url):
+        monkeypatch.setenv("FENCEPOST_URL", "postgresql://elsewhere/jobs")
+        with override_settings(FENCEPOST={}):
+            assert not is_database_of_django(configured())
+            migrate_store(using="default")  # would wait for the server
+        with override_settings(FENCEPOST={"DATABASE": "default"}):
+            assert is_database_of_django(configured())
+        monkeypatch.delenv("FENCEPOST_URL")
+        with override_settings(FENCEPOST={}):
+            assert is_database_of_django(configured())
 
 
 @pytest.mark.parametrize(
