@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -39,12 +40,21 @@ settings.load_profile(
 
 
 @pytest.fixture(scope="session", autouse=True)
-def runtime_folder() -> Iterator[None]:
-    """Where workers note their starts: not beside those of other tests, or of real workers."""
+def runtime_folders() -> Iterator[Path]:
+    """Where workers note their starts: not beside those of real workers."""
     with tempfile.TemporaryDirectory(prefix="fencepost-run-") as folder:
         os.environ["FENCEPOST_RUNTIME_DIR"] = folder
-        yield
+        yield Path(folder)
         del os.environ["FENCEPOST_RUNTIME_DIR"]
+
+
+@pytest.fixture(autouse=True)
+def runtime_folder(runtime_folders: Path) -> Iterator[None]:
+    """One for each test: a worker that finds records of dead ones asks the store for their jobs."""
+    # A worker makes the folder; most tests have none.
+    os.environ["FENCEPOST_RUNTIME_DIR"] = str(runtime_folders / uuid4().hex)
+    yield
+    os.environ["FENCEPOST_RUNTIME_DIR"] = str(runtime_folders)
 
 
 @pytest.fixture

@@ -265,8 +265,8 @@ LEASES = (
         "recovery-is-not-counted",
         "a lease that ran out costs no attempt",
         "jobs.upkeep",
-        "endings.append(Ending(job, lease_ended(",
-        "endings.append(Ending(job._replace(attempt=job.attempt - 1), lease_ended(",
+        "lease_ended(\n            job,",
+        "lease_ended(\n            job._replace(attempt=job.attempt - 1),",
         "TestRecovering",
     ),
     _sql(

@@ -239,9 +239,9 @@ MUTANTS = (
         "threads-are-always-late",
         "a worker whose threads are always late never starts a job",
         "worker.run.attempt",
-        "held\n        else:\n            executor.slots.reach.vain = 0\n            if task.batch",
-        "held\n        executor.slots.reach.vain = 0\n        if task.isolation is not "
-        "Isolation.THREAD:\n            if task.batch",
+        "        if task.isolation is not Isolation.THREAD:\n"
+        "            executor.slots.reach.vain = 0",
+        "        executor.slots.reach.vain = 0",
         "tests/worker/test_lateness.py",
     ),
     _mutant(

@@ -55,8 +55,8 @@ class DemoJob:
 
 
 @dataclass
-class Check:
-    """One claim of the summary, and whether it was true."""
+class DemoCheck:
+    """One line of the summary, and whether it was true."""
 
     text: str
     is_true: bool
@@ -81,7 +81,7 @@ class DemoScenario:
     lease_ttl: float
     parts: list[DemoJob] = field(default_factory=list)
     everyday: list[DemoJob] = field(default_factory=list)
-    checks: list[Check] = field(default_factory=list)
+    checks: list[DemoCheck] = field(default_factory=list)
 
     def play(self) -> bool:
         """Run the three parts; return whether every check passed."""
@@ -256,7 +256,7 @@ class DemoScenario:
         self._check(f"{len(expected)} dead letters are listed with reasons", expected <= dead)
 
     def _check(self, text: str, is_true: bool, detail: str = "") -> None:
-        self.checks.append(Check(text, is_true, detail))
+        self.checks.append(DemoCheck(text, is_true, detail))
 
     def _until(self, what: str, is_so: Callable[[], bool]) -> None:
         """Refresh until *is_so*; raise ScenarioError when that takes too long."""
