@@ -21,9 +21,11 @@ from tests.servers.pgbouncer import DEFAULTS, PgBouncer
 from tests.worker.support import LONG, eventually_sync, working_in_thread
 
 from fencepost import App, Context, PermanentError, Retry, State
+from fencepost.actions.local import jobs
 from fencepost.errors import JobCancelledError, JobFailedError, StoreUnavailableError
 from fencepost.observe import names
 from fencepost.observe.log import ConsoleFormatter, logger
+from fencepost.worker.run import fetcher
 
 RETRY = Retry(max_attempts=3, initial_delay=0.01)
 
@@ -51,8 +53,8 @@ def logged() -> Iterator[io.StringIO]:
 
 
 def poll_each(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("worker.worker", "worker.fetcher", "app.job_scripts"):
-        monkeypatch.setattr(f"fencepost.{module}.POLL_INTERVAL", seconds)
+    for module in (fetcher, jobs):
+        monkeypatch.setattr(module, "POLL_INTERVAL", seconds)
 
 
 def submit_in_many_ways(app: App) -> None:
