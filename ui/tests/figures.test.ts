@@ -4,7 +4,7 @@ import { answerWords, detailWords } from "../src/pure/audit-words";
 import { patched } from "../src/pure/diff";
 import { worstFirst } from "../src/pure/groups";
 import { parseExact } from "../src/pure/json";
-import { leading, perMinute, usual, usualWords } from "../src/pure/series";
+import { leading, perMinute, powersAround, usual, usualWords } from "../src/pure/series";
 import { weightOf } from "../src/pure/weights";
 import { usualVersion, workerNotes } from "../src/pure/worker-notes";
 
@@ -34,6 +34,13 @@ it("a chart of a new store begins with the store, and has room for some minutes"
   expect(leading([line(119, 1)])).toBe(108);
   expect(leading([line(60, 60)])).toBe(0);
   expect([leading([]), leading([line(120, 0)]), leading([line(5, 5)])]).toEqual([0, 0, 0]);
+});
+
+it("a log scale ends at powers of ten, whatever is shown", () => {
+  expect(powersAround(0.0097, 0.4)).toEqual([0.001, 1]);
+  expect(powersAround(0.02, 3)).toEqual([0.01, 10]);
+  expect(powersAround(0.0001, 1000)).toEqual([0.001, 1000]);
+  expect(powersAround(null, null)).toEqual([0.001, 1]);
 });
 
 describe("a patch on a payload", () => {

@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type uPlot from "uplot";
 import { clock, day } from "../pure/format";
-import { leading } from "../pure/series";
+import { leading, powersAround } from "../pure/series";
 import { isDark } from "../state/theme";
 
 export type Line = { name: string; state: string; values: (number | null)[]; isDashed?: boolean };
@@ -52,7 +52,7 @@ function options(Plot: typeof uPlot, box: HTMLElement, props: Props, width: numb
   const time = (at: number) => (span > 86_400 ? day(at * 1000) : clock(at * 1000).slice(0, 5));
   return {
     width, height: HEIGHT, padding: [8, 20, 0, 0], legend: { show: false }, cursor: { points: { size: 6 }, drag: { x: false, y: false } },
-    scales: { x: { time: false, range: (_, low, high) => (props.kind === "bars" ? [low - props.step / 2, high + props.step / 2] : [low, high]) }, y: props.isLog ? { distr: 3, range: (_, low, high) => [Math.max(0.001, Math.min(low, 0.01)), 10 ** Math.ceil(Math.log10(Math.max(high, 1)))] } : { range: (_, __, high) => [0, Math.max(high * 1.15, 1)] } },
+    scales: { x: { time: false, range: (_, low, high) => (props.kind === "bars" ? [low - props.step / 2, high + props.step / 2] : [low, high]) }, y: props.isLog ? { distr: 3, range: (_, low, high) => powersAround(low, high) } : { range: (_, __, high) => [0, Math.max(high * 1.15, 1)] } },
     axes: [
       { stroke: axis.line, grid: { show: false }, ticks: { show: false }, size: 24, space: 72, incrs: ROUND, font: "11px Inter, system-ui, sans-serif", values: (_, at) => at.map(time) },
       { stroke: axis.line, grid: { stroke: axis.fill, width: 1, filter: (_, at) => at.map((value) => (props.isLog && !isPower(value) ? null : value)) }, ticks: { show: false }, size: props.isLog ? 48 : 36, space: 36, font: "11px Inter, system-ui, sans-serif",

@@ -60,3 +60,11 @@ export function leading(lines: (number | null)[][]): number {
   const first = Math.min(...firsts, length - DRAWN_MIN);
   return first > length / 2 ? first : 0;
 }
+
+/**
+ * The ends of an axis of seconds on a log scale: powers of ten, from 1 or 10 ms to a second or more.
+ * From an end such as 9.7 ms, uPlot would count its ticks without end.
+ */
+export function powersAround(low: number | null, high: number | null): [number, number] {
+  return [low !== null && low >= 0.01 ? 0.01 : 0.001, 10 ** Math.ceil(Math.log10(Math.max(high ?? 1, 1)))];
+}
