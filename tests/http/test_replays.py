@@ -108,6 +108,7 @@ async def test_an_unknown_id_is_not_found(api: Caller, id_: str) -> None:
         {"stop_failures": 0},
         {"patch": [1]},
         {"id": "x"},
+        {"id": ""},
         {"since": "yesterday"},
         {"type": ""},
         {"no": 1},
@@ -142,3 +143,12 @@ async def test_the_id_of_another_replay_shows_nothing_of_it(ways: Ways) -> None:
     again = await ways.all.refused("POST", "/v1/replays", {"id": theirs["id"], "queue": "a"})
     assert again == (409, "state_conflict")
     assert await start(ways.all, id=theirs["id"], queue="b") == theirs
+
+
+async def test_a_patch_may_hold_nulls(api: Caller, app: App) -> None:
+    await die(api)
+    await start(api, patch={"cc": [None, None]})
+    await Replayer(app.store).step()
+    (job,) = (await api.get("/v1/jobs?state=scheduled"))["jobs"]
+    payload = (await api.get(f"/v1/jobs/{job['id']}"))["payload"]
+    assert payload["cc"] == [None, None]

@@ -50,6 +50,11 @@ def _encode_foreign(value: Any) -> Any:
     raise NotImplementedError(f"{type(value).__qualname__} has no JSON form")
 
 
+def _encode_unread(value: Any) -> Any:
+    """Encode the same and, as nothing, JSON that is passed on unread: it has no such floats."""
+    return None if isinstance(value, msgspec.Raw) else _encode_foreign(value)
+
+
 def _decode_foreign(kind: type, value: Any) -> Any:
     if kind is object:
         return value
@@ -109,7 +114,7 @@ def encode_json(value: Any) -> Body:
 
 def has_non_finite(value: Any) -> bool:
     """Return whether *value* contains a float that JSON cannot hold."""
-    stack = [msgspec.to_builtins(value, enc_hook=_encode_foreign, str_keys=True)]
+    stack = [msgspec.to_builtins(value, enc_hook=_encode_unread, str_keys=True)]
     while stack:
         item = stack.pop()
         if isinstance(item, float):

@@ -53,7 +53,7 @@ async def start_replay(call: Call[NewReplay, Nothing]) -> Reply:
         check_queue_allowed(call.principal, body.queue)
     for raw in body.patch.values():
         check_json(Body(bytes(raw)))
-    fresh = body.id or id_text(call.session.clock.new_id())
+    fresh = id_text(call.session.clock.new_id()) if body.id is None else body.id
     if not is_id(fresh):
         raise InvalidJobError("the id of a replay is a UUID")
     asked = await call.run_apart(replays.order(fresh, call.principal, _options(body)))
