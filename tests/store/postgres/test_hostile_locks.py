@@ -75,6 +75,7 @@ def test_claims_submissions_settlements_and_chores_go_on(
     clock: FakeClock,
     admin: psycopg.Connection,
     hostile: psycopg.Connection,
+    postgres_url: str,
 ) -> None:
     names = ["default", "mail", "report", "", "app", "queue"]
     hostile.execute(HOLD, (list(OURS), names))
@@ -107,7 +108,7 @@ def test_claims_submissions_settlements_and_chores_go_on(
     run(store.settings.limit_types({"mail": TypeLimits()}))
     before = _marks(admin)
     submitted = 0
-    for _ in patiently():
+    for _ in patiently(postgres_url):
         clock.advance(1.0)
         submitted += len(run(store.queue.enqueue([NewJob(type="mail")])))
         run(store.upkeep.tidy())
@@ -125,7 +126,7 @@ def _marks(admin: psycopg.Connection) -> int:
 
 
 def test_a_latch_is_for_those_who_may_write(
-    store: PostgresStore, admin: psycopg.Connection, hostile: psycopg.Connection
+    store: PostgresStore, admin: psycopg.Connection, hostile: psycopg.Connection, postgres_url: str
 ) -> None:
     modes = ("access share", "row share", "row exclusive", "share", "access exclusive")
     role = sql.Identifier(str(hostile.execute("select current_user").fetchone()[0]))  # type: ignore[index]
@@ -143,7 +144,7 @@ def test_a_latch_is_for_those_who_may_write(
             hostile.execute(f"lock table fencepost.{latch} in access share mode".encode())
         before = _marks(admin)
         submitted = 0
-        for _ in patiently():
+        for _ in patiently(postgres_url):
             submitted += len(store.run(store.queue.enqueue([NewJob(type="mail")])))
             store.run(store.upkeep.tidy())
             if _marks(admin) > before:

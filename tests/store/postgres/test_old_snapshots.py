@@ -86,7 +86,7 @@ def work(
 def catch_up(probe: psycopg.Connection, store: PostgresStore, clock: FakeClock) -> None:
     """Tidy until the marks have passed all of this; transactions of other tests hold that up."""
     end = clock.now()
-    for _ in patiently():
+    for _ in patiently(probe.info.dsn):
         clock.advance(0.5)
         store.run(store.queue.enqueue([NewJob(type="type-0", delay=1000.0)]))  # to add up
         store.run(store.upkeep.tidy())
@@ -121,7 +121,7 @@ def tidy_pages(probe: psycopg.Connection, store: PostgresStore, clock: FakeClock
     """
     store.run(store.queue.enqueue([NewJob(type="type-0", delay=1000.0)]))  # something to add up
     found: list[int] = []
-    for _ in patiently():
+    for _ in patiently(probe.info.dsn):
         before = newest_marks(probe)
         read = pages(probe, "select fencepost.tidy(%s, false)", (clock.now(),))
         if newest_marks(probe) > before:
