@@ -70,7 +70,9 @@ def settle(store: PostgresStore, found: Claim) -> None:
 def pass_through(store: PostgresStore, count: int) -> None:
     """Let jobs come, run and go."""
     submit(store, count)
-    settle(store, claim(store))
+    found = claim(store)
+    assert len(found.jobs) == count
+    settle(store, found)
 
 
 def tidy(store: PostgresStore, times: int = 3) -> None:
