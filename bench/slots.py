@@ -9,7 +9,7 @@ from bench.bench import Bench
 from bench.child import Order
 from bench.children import drain
 from bench.figures import Figure, pair
-from bench.keyed import fill
+from bench.keys import fill
 from fencepost.core.bounds import CONCURRENCY_DEFAULT
 
 MANY = 500

@@ -7,15 +7,15 @@ from collections.abc import Set as AbstractSet
 from typing import Generic, NamedTuple, TypeVar
 
 from bench import (
-    draining,
-    flowing,
-    keyed,
+    drain,
+    flows,
+    keys,
     memory,
     pickup,
-    rating,
+    rates,
     slots,
-    starting,
-    submitting,
+    startup,
+    submit,
 )
 from bench.bench import Bench
 from bench.figures import Failed, Figure
@@ -32,15 +32,15 @@ class Group(NamedTuple, Generic[B]):
 
 
 GROUPS: tuple[Group[SqliteBench], ...] = (
-    Group(("submit", "submit-async", "submit-many"), submitting.measure),
-    Group(("drain", "drain-4", "backlog"), draining.measure),
+    Group(("submit", "submit-async", "submit-many"), submit.measure),
+    Group(("drain", "drain-4", "backlog"), drain.measure),
     Group(("slots",), slots.measure),
-    Group(("keyed",), keyed.measure),
+    Group(("keyed",), keys.measure),
     Group(("pickup",), pickup.measure),
-    Group(("chains", "fan", "diamonds", "chain"), flowing.measure),
-    Group(("rate",), rating.measure),
+    Group(("chains", "fan", "diamonds", "chain"), flows.measure),
+    Group(("rate",), rates.measure),
     Group(("memory",), memory.measure),
-    Group(("import", "help"), starting.measure),
+    Group(("import", "help"), startup.measure),
 )
 
 

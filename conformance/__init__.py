@@ -1,4 +1,4 @@
-"""The exam that every store passes: import it, say how to open your store, run pytest.
+"""The suite that every store passes: import it, say how to open your store, run pytest.
 
 A store's tests are a file like this one::
 
@@ -20,7 +20,7 @@ be empty::
     def is_durable():
         return False
 
-Each test runs in both colours, ``store.run`` and ``store.run_async``; it names in its docstring the
+Each test runs twice, with ``store.run`` and with ``store.run_async``; it names in its docstring the
 requirements that it proves (``S0-40``) and the resolutions that it follows (``C10``). None sleeps:
 time moves when the test moves the clock.
 """
@@ -38,56 +38,56 @@ pytest.register_assert_rewrite(
             "acceptance",
             "access",
             "callbacks",
-            "cancelling",
+            "cancellation",
+            "checkpoints",
             "chores",
-            "claiming",
+            "claims",
             "concurrency",
             "concurrency_keys",
             "crons",
             "dates",
-            "deadletters",
+            "dead_letters",
             "deadlines",
             "dependencies",
             "durability",
-            "editing",
-            "ended",
-            "enqueueing",
+            "edits",
+            "ends",
             "events",
-            "fencing",
+            "fences",
             "flow_lists",
             "graphs",
             "harness",
             "history",
-            "keyed_arrivals",
+            "key_arrivals",
+            "key_races",
             "keys",
             "lanes",
             "leases",
             "limits",
-            "looking",
-            "moving",
-            "moving_graphs",
-            "ordering",
+            "lookups",
+            "new_jobs",
+            "order",
             "pages",
-            "pausing",
-            "pruning",
-            "racing_keys",
+            "pauses",
             "rates",
-            "recovering",
+            "recovery",
             "refusals",
-            "refusing",
+            "refused_dependencies",
             "replays",
-            "reopening",
-            "reopening_graphs",
-            "saving",
+            "retention",
+            "retries",
+            "retries_in_graphs",
             "scopes",
             "series",
-            "settling",
+            "settlements",
             "sizes",
-            "spawning",
+            "spawns",
+            "transfer",
+            "transfer_of_graphs",
             "turns",
             "unreadable",
             "upkeep",
-            "waking",
+            "wakeups",
             "workers",
         )
     )
@@ -96,9 +96,10 @@ pytest.register_assert_rewrite(
 from conformance.acceptance import TestAcceptance
 from conformance.access import TestAuditLog, TestSessions, TestTokens
 from conformance.callbacks import TestCallbacks
-from conformance.cancelling import TestCancelling
+from conformance.cancellation import TestCancelling
+from conformance.checkpoints import TestSaving
 from conformance.chores import TestChores, TestFans
-from conformance.claiming import TestClaiming, TestWaiting
+from conformance.claims import TestClaiming, TestWaiting
 from conformance.concurrency import TestConcurrency
 from conformance.concurrency_keys import (
     TestConcurrencyKeys,
@@ -107,56 +108,55 @@ from conformance.concurrency_keys import (
 )
 from conformance.crons import TestCrons, TestFiring
 from conformance.dates import TestDates
-from conformance.deadletters import TestDeadLetters, TestReplaying
+from conformance.dead_letters import TestDeadLetters, TestReplaying
 from conformance.deadlines import TestDeadlines, TestLeaseLengths
 from conformance.dependencies import TestDependencies
 from conformance.durability import TestDurability
-from conformance.editing import TestEditing, TestRacingEdits
-from conformance.ended import TestEnded
-from conformance.enqueueing import TestEnqueueing, TestPayloads
+from conformance.edits import TestEditing, TestRacingEdits
+from conformance.ends import TestEnded
 from conformance.events import TestEvents
-from conformance.fencing import TestFencing, TestZombies
+from conformance.fences import TestFencing, TestZombies
 from conformance.fixtures import colour, h, is_durable
 from conformance.flow_lists import TestFlowLists
 from conformance.history import TestAttempts, TestHistories
-from conformance.keyed_arrivals import TestKeyedArrivals
+from conformance.key_arrivals import TestKeyedArrivals
+from conformance.key_races import TestMovingKeys, TestRacingKeys
 from conformance.keys import TestKeys
 from conformance.lanes import TestLanes
 from conformance.leases import TestLeases
 from conformance.limits import TestLimits
-from conformance.looking import (
+from conformance.lookups import (
     TestFinding,
     TestLooking,
     TestSituations,
     TestViews,
 )
-from conformance.moving import TestMoving
-from conformance.moving_graphs import TestMovingGraphs
-from conformance.ordering import TestOrdering
+from conformance.new_jobs import TestEnqueueing, TestPayloads
+from conformance.order import TestOrdering
 from conformance.pages import TestPages
-from conformance.pausing import TestPausing
-from conformance.pruning import TestPruning
-from conformance.racing_keys import TestMovingKeys, TestRacingKeys
+from conformance.pauses import TestPausing
 from conformance.rates import TestRates, TestRatesOfMany, TestRatesRacing
-from conformance.recovering import TestRecovering
+from conformance.recovery import TestRecovering
 from conformance.refusals import TestRefusals
-from conformance.refusing import TestRefusedDependencies
-from conformance.reopening import TestReopening
-from conformance.reopening_graphs import (
+from conformance.refused_dependencies import TestRefusedDependencies
+from conformance.replays import TestReplays, TestReplaysThatBreak
+from conformance.retention import TestPruning
+from conformance.retries import TestReopening
+from conformance.retries_in_graphs import (
     TestRacingDependencies,
     TestReopenedDependencies,
 )
-from conformance.replays import TestReplays, TestReplaysThatBreak
-from conformance.saving import TestSaving
 from conformance.scopes import TestScopes, TestSubmitters
 from conformance.series import TestSeries
-from conformance.settling import TestFailing, TestRepeating, TestSettling
+from conformance.settlements import TestFailing, TestRepeating, TestSettling
 from conformance.sizes import TestSizes
-from conformance.spawning import TestSpawning, TestSpawningIntoOtherQueues
+from conformance.spawns import TestSpawning, TestSpawningIntoOtherQueues
+from conformance.transfer import TestMoving
+from conformance.transfer_of_graphs import TestMovingGraphs
 from conformance.turns import TestTurns
 from conformance.unreadable import TestUnreadable
 from conformance.upkeep import TestExpiring, TestPromoting
-from conformance.waking import TestWaking
+from conformance.wakeups import TestWaking
 from conformance.workers import TestLeading, TestWorkers
 
 __all__ = [

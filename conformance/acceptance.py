@@ -10,7 +10,7 @@ import pytest
 
 from conformance.crons import declare, definition, firing
 from conformance.harness import Harness, job
-from conformance.moving import dump, elsewhere
+from conformance.transfer import dump, elsewhere
 from fencepost.core.events import NewEvent
 from fencepost.core.flows.dependencies import Dependencies
 from fencepost.core.job.idempotency import Key

@@ -7,7 +7,7 @@ import pytest
 
 from conformance.graphs import after, bring, claim_of
 from conformance.harness import ONE_ATTEMPT, TERMINAL, TTL, Harness, job
-from conformance.moving import dump, elsewhere, load
+from conformance.transfer import dump, elsewhere, load
 from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import Job
 from fencepost.core.job.lifecycle import State

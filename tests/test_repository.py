@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -85,14 +86,64 @@ def test_the_wheel_holds_the_package_alone() -> None:
     assert not [path for path in sources if imported.search(path.read_text(encoding="utf-8"))]
 
 
+PACKAGE = ROOT / "src/fencepost"
+SOURCES = sorted(path for path in PACKAGE.rglob("*") if path.suffix in {".py", ".sql", ".lua"})
+
+
+def functions_of(path: Path) -> list[tuple[str, int]]:
+    """Return the functions of a file, and how many lines each has."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+        nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
+        return [(node.name, (node.end_lineno or 0) - node.lineno + 1) for node in nodes]
+    whole = r"^create or replace function (\S+?)\(.*?\$\$;$"
+    if path.suffix == ".lua":
+        whole = r"^(?:local )?function (\w+)\(.*?^end$"
+    found = re.finditer(whole, text, re.MULTILINE | re.DOTALL)
+    return [(match[1], match[0].count("\n") + 1) for match in found]
+
+
+def test_no_file_of_the_package_is_longer_than_400_lines() -> None:
+    lines = {path: path.read_text(encoding="utf-8").count("\n") for path in SOURCES}
+    assert len(lines) > 400
+    assert {str(path): count for path, count in lines.items() if count > 400} == {}
+
+
+def test_no_function_of_the_package_is_longer_than_60_lines() -> None:
+    found = [(path, *each) for path in SOURCES for each in functions_of(path)]
+    assert {path.suffix for path, _, _ in found} == {".py", ".sql", ".lua"}
+    assert [f"{path}: {name}" for path, name, count in found if count > 60] == []
+
+
+def test_a_folder_of_the_package_has_at_most_15_files() -> None:
+    counts = Counter(path.parent for path in SOURCES)
+    assert {str(folder): count for folder, count in counts.items() if count > 15} == {}
+
+
+TERMS = {"framing", "listing", "monitoring", "observed", "paging", "testing", "tracing"}
+"""Names of files that look like participles, and are words of the field or of our own."""
+
+
+def test_a_file_is_named_by_a_noun() -> None:
+    """`fetcher.py` says what is in it; `fetching.py` or `fetched.py` would not."""
+    beside = [
+        path for name in ("bench", "conformance", "lab") for path in (ROOT / name).rglob("*.py")
+    ]
+    participles = {
+        path.name for path in [*SOURCES, *beside] if re.search(r"(?:ing|ed|eld|ept)$", path.stem)
+    }
+    assert participles - {f"{term}.py" for term in TERMS} == set()
+
+
 ENGINES = ("store/sqlite/", "store/postgres/", "store/redis/")
 
 
 def test_a_class_name_stands_for_one_thing() -> None:
     """The counterparts of the engines are one thing, and what is private to a module is its own."""
     found: dict[str, set[str]] = {}
-    for path in sorted((ROOT / "src/fencepost").rglob("*.py")):
-        where = path.relative_to(ROOT / "src/fencepost").as_posix()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        where = path.relative_to(PACKAGE).as_posix()
         room = "an engine" if where.startswith(ENGINES) else where
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
@@ -105,7 +156,7 @@ def test_an_engine_has_a_class_of_a_name_once() -> None:
     for engine in ENGINES:
         names = [
             node.name
-            for path in sorted((ROOT / "src/fencepost" / engine).rglob("*.py"))
+            for path in sorted((PACKAGE / engine).rglob("*.py"))
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
         ]

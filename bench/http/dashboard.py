@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from bench.bench import Bench
 from bench.figures import Figure, Target, percentile
-from bench.http.drawing import Drawn, draw
-from bench.http.kept import fill
-from bench.http.served import Request, Served, serving
+from bench.http.history import fill
+from bench.http.page import Drawn, draw
+from bench.http.processes import Request, Served, serving
 from bench.noop import BenchApp
 
 REQUEST_TARGET = Target("value", at_most=50.0)

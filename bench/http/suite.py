@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bench.bench import Bench
-from bench.http import dashboard, paging, submitting
+from bench.http import dashboard, search, submit
 from bench.suite import Group
 
 GROUPS: tuple[Group[Bench], ...] = (
-    Group(("http-submit", "http-batch"), submitting.measure),
-    Group(("http-page",), paging.measure),
+    Group(("http-submit", "http-batch"), submit.measure),
+    Group(("http-page",), search.measure),
     Group(("http-dashboard", "http-dashboard-drawn"), dashboard.measure),
 )

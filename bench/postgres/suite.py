@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from bench import flowing, keyed, rating, slots
-from bench.postgres import draining, limiting, pickup, snapshot, submitting
+from bench import flows, keys, rates, slots
+from bench.postgres import drain, limits, pickup, snapshot, submit
 from bench.postgres.bench import PostgresBench
 from bench.suite import Group
 
 GROUPS: tuple[Group[PostgresBench], ...] = (
-    Group(("submit", "submit-async", "submit-many"), submitting.measure),
-    Group(("drain", "drain-2", "backlog", "wal", "cpu"), draining.measure),
+    Group(("submit", "submit-async", "submit-many"), submit.measure),
+    Group(("drain", "drain-2", "backlog", "wal", "cpu"), drain.measure),
     Group(("slots",), slots.measure),
     Group(("snapshot",), snapshot.measure),
     Group(("pickup", "pickup-busy"), pickup.measure),
-    Group(("chains", "fan", "diamonds", "chain"), flowing.measure),
-    Group(("limit",), limiting.measure),
-    Group(("rate",), rating.measure),
-    Group(("keyed",), keyed.measure),
+    Group(("chains", "fan", "diamonds", "chain"), flows.measure),
+    Group(("limit",), limits.measure),
+    Group(("rate",), rates.measure),
+    Group(("keyed",), keys.measure),
 )

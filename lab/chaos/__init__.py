@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lab.chaos.report import Report
-    from lab.chaos.running import run
+    from lab.chaos.run import run
 
 __all__ = ["Report", "run"]
 
@@ -25,7 +25,7 @@ __all__ = ["Report", "run"]
 def __getattr__(name: str) -> Any:
     # The programs of this package start by the hundred, and need none of it.
     if name == "run":
-        from lab.chaos.running import run
+        from lab.chaos.run import run
 
         return run
     if name == "Report":

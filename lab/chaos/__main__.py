@@ -9,7 +9,7 @@ import msgspec
 
 from lab.chaos.faults import FLEETS, STORES, kinds_for
 from lab.chaos.report import render
-from lab.chaos.running import ChaosFailedError, run
+from lab.chaos.run import ChaosFailedError, run
 from lab.chaos.settings import DURABILITIES, LAYOUTS
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from fencepost import App, NewJob
 from fencepost.errors import StoreError, UnknownOutcomeError
-from lab.chaos import woven
+from lab.chaos import graphs
 from lab.chaos.entries import Acknowledged, Asked, Doubted, Entry
 from lab.chaos.ledger import Ledger, paths, read
 from lab.chaos.process import begin, watch_for_stalls
@@ -39,7 +39,7 @@ NAMES = (BULK, CROWD, ORDERED, WOVEN, HERALD)
 SHARES = {BULK: 0.43, CROWD: 0.38, ORDERED: 0.05, WOVEN: 0.1, HERALD: 0.04}
 CALLBACK_EVERY = 6
 """Of the quick jobs that are submitted in bulk, which have a webhook sent at their end."""
-SIZES = {BULK: (1, 5, 20, 50, 100), CROWD: (1,), ORDERED: (1, 1, 3), WOVEN: woven.SIZES}
+SIZES = {BULK: (1, 5, 20, 50, 100), CROWD: (1,), ORDERED: (1, 1, 3), WOVEN: graphs.SIZES}
 CROWD_SIZE = 12
 """Submissions that the crowd makes at once."""
 REPEAT_DELAY = 0.1
@@ -164,7 +164,7 @@ class Caller:
 
     def _prepare_all(self, batch: Batch) -> list[NewJob]:
         jobs = [self._prepare(key) for key in batch]
-        return woven.woven(batch, jobs) if self._name == WOVEN else jobs
+        return graphs.woven(batch, jobs) if self._name == WOVEN else jobs
 
     def _prepare(self, key: str) -> NewJob:
         type, _, number = key.split("/")

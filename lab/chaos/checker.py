@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
 from fencepost.core.job.lifecycle import TERMINAL, TRANSITIONS, Event, State
+from lab.chaos.dependencies import SKEW, forgotten, too_early, unjust
 from lab.chaos.dump import Record, Run
 from lab.chaos.entries import Started, Taken
 from lab.chaos.evidence import FORGOTTEN, Evidence
-from lab.chaos.made import MADE, crowded, half_sent, ticked_twice, too_often, untold
+from lab.chaos.records import MADE, crowded, half_sent, ticked_twice, too_often, untold
 from lab.chaos.tasks import EVENT_TYPES, TICK
 from lab.chaos.violation import Violation
-from lab.chaos.waiting import SKEW, forgotten, too_early, unjust
 from lab.chaos.windows import Windows
 
 INSTANT = 0.00001

@@ -10,7 +10,7 @@ import redis
 from fencepost.clock import SystemClock
 from fencepost.store.chores import Chores
 from fencepost.store.redis.documents.document import decode_document, read_lease
-from fencepost.store.redis.documents.held import HeldJobs
+from fencepost.store.redis.documents.held_jobs import HeldJobs
 from fencepost.store.redis.documents.numbers import number_of
 from fencepost.store.redis.documents.places import BLOCK, Places, places
 from fencepost.store.redis.jobs.catalog import Catalog, Env

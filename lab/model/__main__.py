@@ -7,8 +7,8 @@ import sys
 import click
 import msgspec
 
-from lab.model.acting import Ledger
-from lab.model.running import Report, run
+from lab.model.action import Ledger
+from lab.model.run import Report, run
 from lab.model.subjects import SUBJECTS
 
 

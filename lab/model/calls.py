@@ -21,10 +21,10 @@ from fencepost.store.interface.records.crons import CronList
 from fencepost.store.interface.records.overview import QueueView, TypeView
 from fencepost.store.interface.upkeep import PruneRequest
 from fencepost.testing.clock import START
-from lab.model import paging
+from lab.model import pages
 from lab.model.choices import WORKERS
-from lab.model.paging import CALLS_MAX, Ask
-from lab.model.telling import told
+from lab.model.pages import CALLS_MAX, Ask
+from lab.model.text import told
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -92,19 +92,19 @@ def _look(ask: Ask, job_ids: Sequence[str], is_full: bool) -> Look:
         return Look(records=records)
     return Look(
         records=records,
-        jobs=paging.find(ask, JobFilter(), PAGE_MAX),
-        selected=len(paging.select(ask, JobFilter(), PAGE_MAX)),
-        letters=paging.dead_letters(ask, None, PAGE_MAX),
-        events=paging.events(ask, None, PAGE_MAX),
+        jobs=pages.find(ask, JobFilter(), PAGE_MAX),
+        selected=len(pages.select(ask, JobFilter(), PAGE_MAX)),
+        letters=pages.dead_letters(ask, None, PAGE_MAX),
+        events=pages.events(ask, None, PAGE_MAX),
         queues=ask("queues"),
         types=ask("types"),
         count=ask("count", JobFilter()),
         app_limit=ask("app_limit"),
         workers=ask("workers"),
         crons=ask("crons"),
-        ended=paging.ended(ask, START, PAGE_MAX, newest_first=False),
+        ended=pages.ended(ask, START, PAGE_MAX, newest_first=False),
         tokens=ask("tokens"),
-        actions=paging.actions(ask, PAGE_MAX),
+        actions=pages.actions(ask, PAGE_MAX),
         got=ask("get", job_ids),
         attempts=[ask("attempts", job_id) for job_id in job_ids],
         situations=[ask("situation", job_id) for job_id in job_ids],
@@ -139,12 +139,12 @@ def _prune(
 
 
 _WHOLE: dict[str, Callable[..., Any]] = {
-    "find": paging.find,
-    "dead_letters": paging.dead_letters,
-    "events": paging.events,
-    "actions": paging.actions,
-    "ended": paging.ended,
-    "dump": paging.dump,
+    "find": pages.find,
+    "dead_letters": pages.dead_letters,
+    "events": pages.events,
+    "actions": pages.actions,
+    "ended": pages.ended,
+    "dump": pages.dump,
     "prune": _prune,
     "look": _look,
 }

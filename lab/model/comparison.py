@@ -14,11 +14,11 @@ from fencepost.store.plan import Operation, declaration_of
 from fencepost.testing.clock import START
 from lab.model import deliveries
 from lab.model.calls import Call, Look
-from lab.model.leeway import settled, settled_apart
 from lab.model.names import Names, renamed
+from lab.model.normal_form import settled, settled_apart
 from lab.model.reference import Reference
 from lab.model.subjects import Subject
-from lab.model.telling import told
+from lab.model.text import told
 from lab.model.world import World
 
 SHOWN_MAX = 12

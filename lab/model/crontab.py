@@ -17,7 +17,7 @@ from fencepost.store.interface.records.crons import (
     FireReply,
     NotDue,
 )
-from lab.model.workings import Workings
+from lab.model.queue import Workings
 
 
 class Crontab(Workings):

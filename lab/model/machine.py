@@ -28,10 +28,10 @@ from fencepost.store.interface.queue import Beat, ClaimRequest, Save
 from fencepost.store.interface.records.cluster import WorkerInfo
 from fencepost.store.interface.settings import Scope
 from lab.model import choices
-from lab.model.acting import Fault, Reference
+from lab.model.action import Fault, Reference
 from lab.model.calls import Call
 from lab.model.choices import INSTANT, Wished
-from lab.model.contending import Contending
+from lab.model.key_rules import Contending
 
 
 class StoresAgree(Contending):

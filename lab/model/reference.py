@@ -1,12 +1,12 @@
 """The reference: what every operation of a store does and answers, as an executable specification.
 
-Plain dictionaries and rules, written to be read: ``workings`` is the way of the data, ``steering``
-what operators do, ``admitting`` the slots of concurrency keys, ``delivering`` the webhooks,
-``eventing`` what becomes of events, ``crontab`` the crons, ``guarding`` the tokens and the audit
-log, ``endings`` what has ended, and this file what else can be seen, and who works and leads. It
-shares no code with any store, is slow, and knows nothing of transactions: an operation that must
-leave no trace puts a copy back. Method by method it is ``store.protocol.Store``, but that a method
-answers at once instead of returning an operation. The caller sets ``now``.
+Plain dictionaries and rules, written to be read: ``control`` has what operators do,
+``concurrency_keys`` their slots, ``webhooks``, ``events`` and ``crontab`` what they are named for,
+``access`` the tokens and the audit log, ``ends`` what has ended, and this file what else can be
+seen, and who works and leads. It shares no code with any store, is slow, and knows nothing of
+transactions: an operation that must leave no trace puts a copy back. It has the methods of a
+store's facets, but a method answers at once instead of returning an operation. The caller sets
+``now``.
 
 Left open, as stores may differ there: the order of jobs whose leases ran out in the same instant,
 of dead letters that died in the same instant, and of the deliveries that one call stores; the
@@ -41,11 +41,11 @@ from fencepost.store.interface.records.overview import QueueView, TypeView
 from fencepost.store.interface.records.transfer import Dump, Loaded, LoadReply, Present
 from fencepost.store.interface.settings import Scope
 from lab.model import rules
-from lab.model.admitting import held_up
+from lab.model.access import Guarding
+from lab.model.concurrency_keys import held_up
 from lab.model.crontab import Crontab
-from lab.model.endings import Endings
-from lab.model.eventing import Eventing
-from lab.model.guarding import Guarding
+from lab.model.ends import Endings
+from lab.model.events import Eventing
 from lab.model.rules import has_come, seconds
 from lab.model.world import Held, Holding, Kept
 

@@ -59,7 +59,7 @@ class Subject(ABC):
     has_wire = False
     """Whether the store can be cut off from its engine in mid-call."""
     is_spread = False
-    """Whether its queues are in different partitions; see ``spreading.py``."""
+    """Whether its queues are in different partitions; see ``partitions.py``."""
     aside: ThreadPoolExecutor | None = None
     """Where to ask it, if it is worth the while to do something else until it answers."""
 

@@ -10,6 +10,7 @@ SEALING, UNSEALING = (
     "fencepost.store.wrappers.encrypted.decrypt",
 )
 ENVELOPE, STORE = "fencepost.core.encryption", "fencepost.store.wrappers.encrypted.facets"
+FACET = "fencepost.store.wrappers.encrypted.facet"
 
 
 def _mutant(name: str, about: str, patch: Patch, *tests: str) -> Mutant:
@@ -86,7 +87,7 @@ MUTANTS = (
         "replays-plain-content",
         "a dead letter that is not encrypted becomes a fresh job",
         Patch(
-            STORE,
+            FACET,
             "return Sealed(dead.id) if is_copied else Replay(request.job_id)",
             "return Replay(request.job_id)",
         ),
@@ -124,7 +125,7 @@ MUTANTS = (
         "passes-on-what-is-new",
         "an operation that the encrypting store does not know is passed on",
         Patch(
-            "fencepost.store.wrappers.encrypted.facets",
+            FACET,
             "        if declaration.has_content:\n",
             "        if False:\n",
         ),

@@ -58,7 +58,7 @@ MUTANTS = (
     _mutant(
         "store-anything",
         "what a submission hook changes is stored unchecked",
-        "core.job.hooks",
+        "core.hooks",
         "        return checked_change(job, changed)\n",
         "        return changed\n",
         "tests/worker/test_hooks.py",

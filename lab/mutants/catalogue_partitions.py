@@ -90,7 +90,7 @@ MUTANTS = (
         "batch-forgets-its-own-keys",
         "of two jobs of one batch with a key that asks to be refused, one is stored",
         "submit",
-        "        found = dict(sorted({**self._rivals(found), **found}.items()))\n",
+        "        found = dict(sorted({**rivals(self._jobs, self.ids, found), **found}.items()))\n",
         "",
         f"{CONFORMANCE}::TestKeys",
     ),

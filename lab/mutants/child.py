@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from lab.mutants.catalogue import mutant
-from lab.mutants.patching import Plant
+from lab.mutants.injection import Plant
 
 VARIABLE = "FENCEPOST_MUTANT"
 WHY_LENGTH = 400
@@ -95,7 +95,7 @@ def _nth(arguments: list[str]) -> tuple[int, list[Failure], list[Failure]]:
 
 
 def _model(arguments: list[str]) -> tuple[int, list[Failure], list[Failure]]:
-    from lab.model.running import run
+    from lab.model.run import run
     from lab.nth.stores import database
 
     store, operations = arguments
@@ -109,7 +109,7 @@ def _model(arguments: list[str]) -> tuple[int, list[Failure], list[Failure]]:
 
 
 def _simulation(arguments: list[str]) -> tuple[int, list[Failure], list[Failure]]:
-    from lab.simulation.running import run
+    from lab.simulation.run import run
 
     (seeds,) = arguments
     for seed in range(1, int(seeds) + 1):

@@ -21,10 +21,10 @@ from fencepost.errors import JobNotFoundError
 from fencepost.handles.job import AsyncJobHandle
 from fencepost.store.interface.queue import Beat, Claim, ClaimRequest, LeaseLost, Save
 from fencepost.store.interface.settings import Scope
-from lab.nth.completing import completed_in_a_transaction
-from lab.nth.flowing import flowed
+from lab.nth.completion import completed_in_a_transaction
+from lab.nth.events import sent
+from lab.nth.flows import flowed
 from lab.nth.lateness import begun_late
-from lab.nth.sending import sent
 from lab.nth.world import LEASE_TTL, World
 
 Play = Callable[[World], Awaitable[None]]

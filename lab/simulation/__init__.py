@@ -3,6 +3,6 @@
 ``python -m lab.simulation --seeds 1..200`` runs it; a seed that fails replays bit for bit.
 """
 
-from lab.simulation.running import run
+from lab.simulation.run import run
 
 __all__ = ["run"]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import click
 import msgspec
 
-from lab.simulation.running import live, run
+from lab.simulation.run import live, run
 from lab.simulation.scenes import Scene
 from lab.simulation.world import Plan
 

@@ -18,8 +18,8 @@ from lab.simulation.history import (
     Wrote,
 )
 from lab.simulation.promptness import PromptRules
-from lab.simulation.storing import StoreRules
-from lab.simulation.timing import TimeRules
+from lab.simulation.store_rules import StoreRules
+from lab.simulation.time_rules import TimeRules
 from lab.simulation.verdict import Verdict
 
 

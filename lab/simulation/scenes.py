@@ -20,7 +20,7 @@ from fencepost.core.webhooks.delivery import DELIVERY_POLICY, DELIVERY_QUEUE, DE
 from lab.simulation.ledger import Ledger, chance, here
 
 if TYPE_CHECKING:
-    from lab.simulation.people import Caller
+    from lab.simulation.callers import Caller
 
 RATE = 4
 """Starts of ``rated`` a second, over all workers."""

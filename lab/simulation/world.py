@@ -19,6 +19,7 @@ from fencepost.core.job.timeouts import Retention
 from fencepost.store.interface.settings import Scope
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
+from lab.simulation.callers import Caller, Known, Operator
 from lab.simulation.clock import SimulatedClock
 from lab.simulation.handlers import LEASE_TTL, QUEUES, WEIGHTS, declare
 from lab.simulation.history import Healed, History
@@ -26,7 +27,6 @@ from lab.simulation.ledger import Ledger
 from lab.simulation.loop import SimulatedLoop
 from lab.simulation.nemesis import Nemesis
 from lab.simulation.network import LATE_MAX, LATENCY, Link, Network, RemoteStore
-from lab.simulation.people import Caller, Known, Operator
 from lab.simulation.process import Process
 from lab.simulation.scenes import Scene, cast, options_of
 from lab.simulation.scheduler import Scheduler

@@ -14,7 +14,7 @@ import msgspec
 from fencepost import __version__
 from lab.torture.archive import Archive
 from lab.torture.markdown import render
-from lab.torture.running import ROOT, run
+from lab.torture.schedule import ROOT, run
 from lab.torture.suites import SUITES
 from lab.torture.summary import Summary, summarise
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from lab.torture.running import Record
+from lab.torture.schedule import Record
 from lab.torture.suites import Suite
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from lab.chaos.report import Report as ChaosReport
 from lab.formal.check import Report as FormalReport
 from lab.fuzz.suite import Report as FuzzReport
-from lab.model.running import Report as ModelReport
+from lab.model.run import Report as ModelReport
 from lab.mutants.suite import Report as MutantsReport
 from lab.nth.suite import Report as NthReport
 from lab.simulation.report import Report as SimulationReport

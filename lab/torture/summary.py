@@ -13,7 +13,7 @@ from lab.chaos.report import Report as ChaosReport
 from lab.formal.check import BUGS
 from lab.formal.check import Report as FormalReport
 from lab.fuzz.suite import Report as FuzzReport
-from lab.model.running import Report as ModelReport
+from lab.model.run import Report as ModelReport
 from lab.mutants.suite import Report as MutantsReport
 from lab.mutants.suite import Row, Verdict
 from lab.nth.suite import Report as NthReport

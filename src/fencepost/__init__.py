@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fencepost.core.flows.graph import chain as chain
     from fencepost.core.flows.graph import fan_in as fan_in
     from fencepost.core.flows.graph import fan_out as fan_out
-    from fencepost.core.job.hooks import FailedAttempt as FailedAttempt
+    from fencepost.core.hooks import FailedAttempt as FailedAttempt
     from fencepost.core.job.job import Attempt as Attempt
     from fencepost.core.job.job import Category as Category
     from fencepost.core.job.job import DeadLetter as DeadLetter
@@ -97,7 +97,7 @@ _HOMES = {
     "fencepost.client": "Client",
     "fencepost.core.events": "SentEvent",
     "fencepost.core.flows.graph": "Graph chain fan_in fan_out",
-    "fencepost.core.job.hooks": "FailedAttempt",
+    "fencepost.core.hooks": "FailedAttempt",
     "fencepost.core.job.job": "Attempt Category DeadLetter Failure Job NewJob",
     "fencepost.core.encryption": "EncryptionKey",
     "fencepost.core.job.lifecycle": "State",

@@ -15,10 +15,10 @@ from click.testing import CliRunner, Result
 
 from bench.browser import find_browser
 from bench.command import QUICK, bench
-from bench.http import NAMES, kept, suite
+from bench.http import NAMES, history, suite
 from bench.http.caller import Line, Volley, fire
 from bench.http.dashboard import Ids, addresses
-from bench.http.paging import searches
+from bench.http.search import searches
 from bench.progress import StatusLine
 from bench.sqlite_bench import SqliteBench
 from fencepost import App, State
@@ -104,7 +104,7 @@ def test_every_search_finds_jobs_that_the_product_would_have_kept(tmp_path: Path
         tmp_path, sizes=QUICK, durability="process", clock=SystemClock(), progress=StatusLine()
     )
     with made.new_store() as url:
-        middle = kept.fill(made, url, 2_500)
+        middle = history.fill(made, url, 2_500)
         with App(url) as app:
             assert app.jobs.count() == 2_500
             assert app.jobs.count(state=State.DEAD_LETTER) == 3

@@ -17,7 +17,7 @@ from bench.command import bench
 from bench.figures import Figure, Target
 from bench.postgres import NAMES, suite
 from bench.postgres.bench import MARK, PostgresBench, ServerSizes
-from bench.postgres.limiting import Gauge, with_connections
+from bench.postgres.limits import Gauge, with_connections
 from bench.postgres.meter import Meter
 from bench.postgres.raw import RawTables
 from bench.progress import StatusLine

@@ -23,7 +23,7 @@ from tests.cli.support import ROOT, Command, end, wait_until
 from tests.servers.fixtures import postgres_sources
 
 from conformance.harness import Colour, Harness, job
-from conformance.moving import dump, fill
+from conformance.transfer import dump, fill
 from fencepost import App, Priority
 from fencepost.cli.commands.mover import EVENTS_MAX, Mover
 from fencepost.clock import SystemClock

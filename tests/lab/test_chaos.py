@@ -26,7 +26,7 @@ from lab.chaos.entries import (
 )
 from lab.chaos.faults import FAULTS, STORES, kinds_for
 from lab.chaos.nemesis import rounds
-from lab.chaos.running import run
+from lab.chaos.run import run
 from lab.chaos.settings import ROOT
 from lab.chaos.writes import Token
 from lab.chaos.zombie import tally

@@ -14,7 +14,7 @@ from lab.chaos.entries import Acknowledged, Asked, Kept, Struck, Tried
 from lab.chaos.evidence import Evidence
 from lab.chaos.faults import kinds_for
 from lab.chaos.nemesis import rounds
-from lab.chaos.running import run
+from lab.chaos.run import run
 from lab.chaos.settings import LAYOUTS
 from lab.chaos.tasks import BAIT_QUEUE, LEFT_QUEUE, QUEUE, RIGHT_QUEUE
 

@@ -16,7 +16,7 @@ from lab.chaos.entries import Killed, Served, Stalled, Stopped
 from lab.chaos.evidence import Evidence
 from lab.chaos.faults import STORES, kinds_for
 from lab.chaos.ledger import Ledger
-from lab.chaos.running import run
+from lab.chaos.run import run
 from lab.chaos.settings import Settings
 from lab.chaos.tasks import declare, make_app
 from lab.chaos.writes import reply_of

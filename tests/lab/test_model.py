@@ -42,11 +42,11 @@ from fencepost.store.sqlite.jobs import settle as settling
 from fencepost.store.sqlite.jobs.finish import LiveRow
 from fencepost.testing.clock import START
 from lab.model import rules
-from lab.model.acting import Ledger
+from lab.model.action import Ledger
 from lab.model.calls import Call
 from lab.model.comparison import PLACES, Comparison, Difference
 from lab.model.reference import Reference
-from lab.model.running import compare, machine_of
+from lab.model.run import compare, machine_of
 from lab.model.subjects import MemorySubject, SqliteSubject, subjects
 
 INSTANT = timedelta(microseconds=1)

@@ -8,8 +8,8 @@ import pytest
 
 from lab.mutants.catalogue import MUTANTS
 from lab.mutants.child import Failure, Result
+from lab.mutants.injection import PatchError, check, mutated
 from lab.mutants.mutant import Mutant, Patch, Place
-from lab.mutants.patching import PatchError, check, mutated
 from lab.mutants.suite import Court, Row, Trial, Verdict, run
 from lab.mutants.suites import NAMES, arguments
 

@@ -32,7 +32,7 @@ from fencepost.store.sqlite.records.crons import CRONS
 from fencepost.worker.run.heartbeater import Heartbeater
 from lab.simulation.__main__ import parse_seeds
 from lab.simulation.report import Report
-from lab.simulation.running import live, run
+from lab.simulation.run import live, run
 from lab.simulation.scenes import Scene
 from lab.simulation.world import Plan
 

@@ -197,7 +197,8 @@ def test_a_broken_rule_is_found(rule: str) -> None:
 def test_every_rule_is_tried_here() -> None:
     folder = Path(lab.simulation.__file__).parent
     text = "".join(
-        (folder / f"{name}.py").read_text() for name in ("storing", "graphs", "timing", "checker")
+        (folder / f"{name}.py").read_text()
+        for name in ("store_rules", "graphs", "time_rules", "checker")
     )
     assert set(re.findall(r'accuse\(\s*"([a-z ]+)"', text)) == set(BROKEN)
 

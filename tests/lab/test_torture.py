@@ -14,7 +14,7 @@ from lab.chaos.violation import Violation
 from lab.formal.check import Checked
 from lab.formal.check import Report as FormalReport
 from lab.fuzz.suite import Report as FuzzReport
-from lab.model.running import Report as ModelReport
+from lab.model.run import Report as ModelReport
 from lab.mutants.suite import Report as MutantsReport
 from lab.mutants.suite import Row, Trial, Verdict
 from lab.nth.suite import Report as NthReport
@@ -22,7 +22,7 @@ from lab.simulation.report import Failure
 from lab.simulation.report import Report as SimulationReport
 from lab.torture.archive import Archive
 from lab.torture.markdown import PAGE, PLACE, render
-from lab.torture.running import Record, run
+from lab.torture.schedule import Record, run
 from lab.torture.suites import SUITES, Slice, Suite
 from lab.torture.summary import Summary, summarise
 
@@ -74,7 +74,7 @@ def test_what_was_said_is_kept_after_every_slice() -> None:
 def test_who_had_least_of_its_due_goes_next(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     order: list[str] = []
-    monkeypatch.setattr("lab.torture.running.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("lab.torture.schedule.time.monotonic", lambda: now[0])
 
     def spend(record: Any, _: float, __: Any) -> None:
         order.append(record.suite.name)
@@ -82,7 +82,7 @@ def test_who_had_least_of_its_due_goes_next(monkeypatch: pytest.MonkeyPatch) -> 
         record.seconds += 10.0
         now[0] += 10.0
 
-    monkeypatch.setattr("lab.torture.running._slice", spend)
+    monkeypatch.setattr("lab.torture.schedule._slice", spend)
     suites = [suite("a", SAYS, weight=1), suite("b", SAYS, weight=3)]
     run(suites, seconds=80.0, tell=lambda _: None)
     assert (order.count("a"), order.count("b")) == (2, 6)

@@ -82,7 +82,7 @@ def test_a_user_of_a_release_has_none_of_our_settings(monkeypatch: pytest.Monkey
         "tests/test_it.py",
         "fencepost/tests/test_it.py",
         "fencepost/test_it.py",
-        "conformance/fencing.py",
+        "conformance/fences.py",
         "lab/__init__.py",
         "bench/__main__.py",
         "fencepost/dashboard/static/assets/index.js.map",

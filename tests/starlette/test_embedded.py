@@ -17,7 +17,7 @@ from starlette.routing import Mount
 from tests.worker.support import LONG, eventually
 
 from fencepost import App, ConfigurationError, State
-from fencepost.starlette import embedded, lifespan, mount
+from fencepost.starlette import lifespan, mount, worker
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ async def test_a_failure_is_seen_in_health_and_log_and_it_starts_again(
     monkeypatch: pytest.MonkeyPatch,
     error: BaseException,
 ) -> None:
-    monkeypatch.setattr(embedded, "EMBEDDED_PAUSE_MIN", 0.01)
+    monkeypatch.setattr(worker, "EMBEDDED_PAUSE_MIN", 0.01)
     is_mended = threading.Event()
 
     @app.lifespan
@@ -149,7 +149,7 @@ async def test_one_that_does_not_stop_is_left_behind_with_a_word(
 ) -> None:
     """A handler that blocks its loop cannot be interrupted; its lease runs out."""
     for name in ("INTERRUPT_GRACE", "THREADS_FAREWELL"):
-        monkeypatch.setattr(embedded, name, 0.1)
+        monkeypatch.setattr(worker, name, 0.1)
     started, go_on = threading.Event(), threading.Event()
 
     @app.task
@@ -157,7 +157,7 @@ async def test_one_that_does_not_stop_is_left_behind_with_a_word(
         started.set()
         go_on.wait(LONG)
 
-    beside = embedded.EmbeddedWorker(app, grace=0)
+    beside = worker.EmbeddedWorker(app, grace=0)
     beside.start()
     block.submit()
     await eventually(started.is_set)

@@ -18,7 +18,8 @@ from fencepost.store.postgres.facets import PostgresQueue
 from fencepost.store.sqlite.facets import SqliteQueue, bound
 from fencepost.store.sqlite.jobs.catalog import Catalog, Env
 from fencepost.store.wrappers.encrypted import encrypted
-from fencepost.store.wrappers.encrypted.facets import EncryptedQueue, Encrypting
+from fencepost.store.wrappers.encrypted.facet import Encrypting
+from fencepost.store.wrappers.encrypted.facets import EncryptedQueue
 from fencepost.store.wrappers.notes import COUNTED_ONLY, NOTES
 from fencepost.store.wrappers.observed import ObservedStore, by_declaration, facets_of_a_store
 from fencepost.testing.clock import FakeClock

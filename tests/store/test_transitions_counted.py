@@ -31,8 +31,8 @@ from fencepost.observe.counters import Counters
 from fencepost.store.interface.control import Edit, RetryRequest
 from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.memory.store import MemoryStore
-from fencepost.store.wrappers.notes import LABELS
 from fencepost.store.wrappers.observed import observed
+from fencepost.store.wrappers.transitions import LABELS
 from fencepost.testing.clock import FakeClock
 
 DONE = Succeeded(Body(b"1"))

@@ -22,7 +22,7 @@ from fencepost.actions.replies import StoredJob
 from fencepost.clock import Clock
 from fencepost.core.display import did_you_mean, shown
 from fencepost.core.encryption import REFUSE, KeyRing, Plain
-from fencepost.core.job.hooks import Hooks
+from fencepost.core.hooks import Hooks
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.policy import DEFAULT_POLICY, Policy
 from fencepost.core.job.task import Task

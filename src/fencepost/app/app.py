@@ -16,7 +16,7 @@ from fencepost.core.display import shown_url
 from fencepost.core.encryption import REFUSE, KeyRing, Keys, Plain, parse_keys, parse_plain
 from fencepost.core.events import check_pattern
 from fencepost.core.flows.graph import Graph, Nodes
-from fencepost.core.job.hooks import HookDeclarer, make_lifespan
+from fencepost.core.hooks import HookDeclarer, make_lifespan
 from fencepost.core.job.job import Job, NewJob
 from fencepost.core.job.policy import RETRY_VARIABLE, Policy, Retry, parse_preset
 from fencepost.core.job.timeouts import Retention, Timeouts

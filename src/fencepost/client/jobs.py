@@ -57,16 +57,8 @@ from fencepost.errors import (
 )
 from fencepost.wire.bounds import HTTP_WAIT_DEFAULT
 from fencepost.wire.control import EditedJobs, JobCount
-from fencepost.wire.jobs import (
-    FlowView,
-    JobSummary,
-    JobView,
-    Submission,
-    SubmittedFlow,
-    WireFlowPage,
-    WireJobPage,
-    job_of,
-)
+from fencepost.wire.flows import FlowView, SubmittedFlow, WireFlowPage
+from fencepost.wire.jobs import JobSummary, JobView, Submission, WireJobPage, job_of
 
 Nodes = Mapping[str, Submission]
 

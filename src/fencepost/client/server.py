@@ -14,7 +14,7 @@ from fencepost.core.values.names import id_bytes
 from fencepost.core.values.times import Duration, parse_duration
 from fencepost.wire.access import Me
 from fencepost.wire.control import WireRefusal
-from fencepost.wire.held import HeldLease
+from fencepost.wire.leases import HeldLease
 from fencepost.wire.series import Series
 
 if TYPE_CHECKING:

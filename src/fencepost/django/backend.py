@@ -19,7 +19,7 @@ from django.utils import timezone
 from msgspec.structs import replace
 
 from fencepost.actions.options import Options, new_job
-from fencepost.core.job.hooks import FailedAttempt
+from fencepost.core.hooks import FailedAttempt
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.timeouts import check_run_at
 from fencepost.core.values.names import check_queue, id_bytes, id_text

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from fencepost.core.job.hooks import FailedAttempt
+from fencepost.core.hooks import FailedAttempt
 from fencepost.django.attempts import fresh_connections
 from fencepost.django.framework import TaskContext, TaskResultStatus, normalize_json, signals
 from fencepost.django.results import as_django, change, error_of

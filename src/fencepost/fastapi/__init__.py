@@ -4,8 +4,8 @@ What needs no FastAPI is ``fencepost.starlette``, and is here as well.
 """
 
 try:
-    from fencepost.fastapi.joining import Joining, joining
     from fencepost.fastapi.models import FailureModel, JobModel, ProgressModel, SubmittedJob
+    from fencepost.fastapi.transaction import Joining, joining
 except ModuleNotFoundError as error:
     if error.name != "fastapi":
         raise

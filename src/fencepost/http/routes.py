@@ -5,8 +5,8 @@ from __future__ import annotations
 from fencepost.http.operations import (
     bulk,
     claims,
+    completions,
     flows,
-    held,
     jobs,
     leases,
     letters,
@@ -23,7 +23,7 @@ _declared = [
     each
     for module in (
         *(submit, flows, claims, leases, jobs, queues, stream, monitoring),
-        *(bulk, held, session, attention, letters, replays, series, tokens),
+        *(bulk, completions, session, attention, letters, replays, series, tokens),
     )
     for each in vars(module).values()
     if isinstance(each, Route)

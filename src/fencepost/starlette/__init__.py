@@ -3,8 +3,8 @@
 Everything here is for FastAPI too, and is part of ``fencepost.fastapi``.
 """
 
-from fencepost.starlette.embedded import EmbeddedOptions
+from fencepost.starlette.api import mount
 from fencepost.starlette.lifespan import lifespan
-from fencepost.starlette.mounting import mount
+from fencepost.starlette.worker import EmbeddedOptions
 
 __all__ = ["EmbeddedOptions", "lifespan", "mount"]

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from fencepost.errors import ConfigurationError
-from fencepost.starlette.embedded import EmbeddedOptions, EmbeddedWorker
+from fencepost.starlette.worker import EmbeddedOptions, EmbeddedWorker
 
 if TYPE_CHECKING:
     from fencepost.app import App

@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from fencepost import generators
 from fencepost.clock import Clock
 from fencepost.core.bounds import WORKER_LEASE_TTL_DEFAULT, WORKER_TIMEOUT_GRACE
+from fencepost.core.hooks import FailedAttempt, Hook, Hooks
 from fencepost.core.job.failure import classify, not_committed
-from fencepost.core.job.hooks import FailedAttempt, Hook, Hooks
 from fencepost.core.job.job import ClaimedJob, Dependency, Failure
 from fencepost.core.job.lifecycle import DEAD, State
 from fencepost.core.job.outcome import Failed, Outcome, Succeeded, Unreadable, decide, settlement_of

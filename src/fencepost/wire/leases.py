@@ -1,4 +1,4 @@
-"""The worker protocol: claims, and what is written under a lease."""
+"""Leases: which ones workers hold; and the worker protocol, of claims and writes under a lease."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Generic, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from fencepost.core.bounds import CLAIM_MAX, LEASE_TTL_DEFAULT
+from fencepost.core.bounds import CLAIM_MAX, LEASE_TTL_DEFAULT, PAGE_DEFAULT
 from fencepost.core.job.job import ClaimedJob, Dependency
 from fencepost.core.job.lifecycle import State
 from fencepost.wire.bodies import Base64, Json, shown_as, shown_fields
@@ -20,6 +20,7 @@ from fencepost.wire.terms import (
     Fraction,
     JobId,
     LeaseTtl,
+    PageLimit,
     QueueName,
     Strict,
     TypeName,
@@ -28,6 +29,38 @@ from fencepost.wire.terms import (
 )
 
 T = TypeVar("T")
+
+
+class LeaseQuery(Strict, frozen=True, kw_only=True):
+    """Whose leases, and how many at most."""
+
+    worker: str | None = None
+    queue: QueueName | None = None
+    limit: PageLimit = PAGE_DEFAULT
+
+
+class HeldLease(msgspec.Struct, frozen=True, kw_only=True):
+    """A running job and the lease under which it runs."""
+
+    job_id: JobId
+    type: str
+    queue: str
+    attempt: int
+    worker: str
+    fence: int
+    """The version of the lease."""
+    started_at: datetime | None
+    expires_at: datetime
+    is_expired: bool
+    """True between the end of the lease and its recovery."""
+
+
+class HeldLeases(msgspec.Struct, frozen=True, kw_only=True):
+    """Leases, those that end first at the top."""
+
+    leases: list[HeldLease]
+    is_complete: bool
+    """False if more than 1,000 jobs run, of which the newest were looked at."""
 
 
 class ClaimBody(Strict, frozen=True, kw_only=True):

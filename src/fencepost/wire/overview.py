@@ -1,9 +1,9 @@
-"""Queues, types, workers, crons, figures, health and the audit log."""
+"""Queues, types, workers, crons, figures, health, the audit log, and names to complete."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -15,11 +15,12 @@ from fencepost.core.bounds import (
     CRON_RUNS_DEFAULT,
     SCALE_TARGET_DEFAULT,
     STATS_WINDOW_DEFAULT,
+    TYPE_LENGTH_MAX,
 )
 from fencepost.core.runs import CronRun
 from fencepost.core.stats.overview import Finding, PauseView, QueueView, Scale, TypeView, WorkerInfo
 from fencepost.core.values.times import format_duration
-from fencepost.wire.terms import QueryDuration, RunCount, RunningLimit, Strict, TickCount
+from fencepost.wire.terms import PageLimit, QueryDuration, RunCount, RunningLimit, Strict, TickCount
 
 
 class Queues(msgspec.Struct, frozen=True):
@@ -148,3 +149,17 @@ class WireActionPage(msgspec.Struct, frozen=True, kw_only=True):
 
     actions: list[Action]
     next: str | None
+
+
+class CompletionQuery(Strict, frozen=True, kw_only=True):
+    """Names of what, how they begin, and how many at most."""
+
+    field: Literal["queue", "type", "worker"]
+    prefix: Annotated[str, Meta(extra_json_schema={"maxLength": TYPE_LENGTH_MAX})] = ""
+    limit: PageLimit = 20
+
+
+class Completions(msgspec.Struct, frozen=True):
+    """Names: those that begin as asked for first, then those that have it elsewhere."""
+
+    values: list[str]

@@ -72,13 +72,7 @@ class Pipeline:
         self._lag = LoopLag()
         self.inflight = InFlight(settings.concurrency + UNSETTLED_MAX)
         self.slots = WorkerSlots(settings.concurrency, self.inflight, until_idle=until_idle)
-        self.retirement = Retirement(
-            self.slots,
-            shutdown,
-            store.clock,
-            max_jobs=settings.max_jobs,
-            max_rss=settings.max_rss,
-        )
+        self.retirement = self._retirement()
         self.settler = Settler(store, self.inflight, counters, self.slots)
         # A test's loop may run faster than time, and has nothing that could block it.
         is_real = isinstance(store.clock, SystemClock)
@@ -95,33 +89,23 @@ class Pipeline:
         )
         self.heartbeater = heartbeater_class(store, self.inflight, counters, self._lost)
         self.claimer = self._claimer()
-        # Another worker of a name that was given may hold jobs under it.
-        self._unheard = (
-            None
-            if settings.is_named
-            else Unheard(store, self.inflight, worker=settings.worker, lease_ttl=settings.lease_ttl)
-        )
-        self.fetcher = Fetcher(
-            store,
-            self.claimer,
-            self.executor,
-            inflight=self.inflight,
-            slots=self.slots,
-            settler=self.settler,
-            heartbeater=self.heartbeater,
-            orphans=self.orphans,
-            unheard=self._unheard,
-            may_block=owns_loop,
-        )
+        self._unheard = self._unheard_jobs()
+        self.fetcher = self._fetcher(may_block=owns_loop)
         self.maintenance = Maintenance(
             store, worker=settings.worker, retention=settings.retention, counters=counters
         )
         self._watchdog = Watchdog(self._loop) if is_real else None
-        self.ticker: Ticker | None = None
-        if settings.crons:
-            from fencepost.maintenance import Ticker
+        self.ticker = self._ticker()
 
-            self.ticker = Ticker(store, settings.crons, counters, settings.tracing)
+    def _retirement(self) -> Retirement:
+        settings = self._settings
+        return Retirement(
+            self.slots,
+            self.shutdown,
+            self.store.clock,
+            max_jobs=settings.max_jobs,
+            max_rss=settings.max_rss,
+        )
 
     def _record_starts(self) -> StartRecord | NoRecord:
         """Record which handlers have started, and look for workers that have died over jobs.
@@ -159,6 +143,36 @@ class Pipeline:
             queues=settings.queues,
             lease_ttl=settings.lease_ttl,
         )
+
+    def _unheard_jobs(self) -> Unheard | None:
+        settings = self._settings
+        if settings.is_named:
+            return None  # another worker of this name may hold jobs under it
+        return Unheard(
+            self.store, self.inflight, worker=settings.worker, lease_ttl=settings.lease_ttl
+        )
+
+    def _fetcher(self, *, may_block: bool) -> Fetcher:
+        return Fetcher(
+            self.store,
+            self.claimer,
+            self.executor,
+            inflight=self.inflight,
+            slots=self.slots,
+            settler=self.settler,
+            heartbeater=self.heartbeater,
+            orphans=self.orphans,
+            unheard=self._unheard,
+            may_block=may_block,
+        )
+
+    def _ticker(self) -> Ticker | None:
+        settings = self._settings
+        if not settings.crons:
+            return None
+        from fencepost.maintenance import Ticker
+
+        return Ticker(self.store, settings.crons, settings.counters, settings.tracing)
 
     def services(self) -> list[tuple[str, Coroutine[Any, Any, None]]]:
         """Return the services that run beside the fetcher, by name; the settler first."""

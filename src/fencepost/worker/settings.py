@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fencepost.core.job.hooks import Hooks
+from fencepost.core.hooks import Hooks
 from fencepost.core.job.task import Task
 from fencepost.core.job.timeouts import Retention
 from fencepost.observe.counters import Counters

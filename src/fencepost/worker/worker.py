@@ -23,7 +23,7 @@ from fencepost.core.bounds import (
     WORKER_LEASE_TTL_DEFAULT,
 )
 from fencepost.core.display import shown, shown_url
-from fencepost.core.job.hooks import Hooks
+from fencepost.core.hooks import Hooks
 from fencepost.core.job.task import Task
 from fencepost.core.job.timeouts import Retention, parse_lease_ttl
 from fencepost.core.limits.weights import parse_weights

@@ -17,16 +17,15 @@ from fencepost.http.request.problems import HttpError
 from fencepost.http.request.route import FOLLOW, action, route, submit_route
 from fencepost.http.scope import disguised, may_see_all, shown
 from fencepost.wire.bounds import HTTP_BATCH_MAX
-from fencepost.wire.jobs import (
-    Count,
+from fencepost.wire.flows import (
     FlowBody,
     FlowEdge,
     FlowQuery,
     FlowView,
     SubmittedFlow,
     WireFlowPage,
-    summary_of,
 )
+from fencepost.wire.jobs import Count, summary_of
 
 
 @submit_route(

@@ -1,5 +1,6 @@
-"""Writes of workers under leases: fenced by the lease token, or refused with ``stale_lease``.
+"""Leases: which ones workers hold, and what is written under them.
 
+A write is fenced by the lease token, or refused with ``stale_lease``.
 One write gets one answer, a batch one for each item. A repeat after a lost answer is safe: with the
 same token, it is answered with what was recorded.
 """
@@ -16,11 +17,13 @@ from fencepost.core.bounds import (
     CLAIM_MAX,
     CODE_LENGTH_MAX,
     MESSAGE_LENGTH_MAX,
+    PAGE_MAX,
     PROGRESS_MESSAGE_LENGTH_MAX,
     RESULT_BYTES_MAX,
     TRACEBACK_LENGTH_MAX,
     TYPE_LENGTH_MAX,
 )
+from fencepost.core.filter import PageRequest, make_filter, make_page
 from fencepost.core.job.failure import unreadable
 from fencepost.core.job.job import Category, Failure, Job, Progress
 from fencepost.core.job.lifecycle import State
@@ -41,8 +44,8 @@ from fencepost.core.values.times import parse_duration
 from fencepost.errors import FencepostError, InvalidJobError, StaleLeaseError
 from fencepost.http.request.call import Call, Nothing, Reply
 from fencepost.http.request.problems import HttpError, status_of
-from fencepost.http.request.route import lease_route
-from fencepost.http.scope import outside
+from fencepost.http.request.route import lease_route, route
+from fencepost.http.scope import outside, queue_for
 from fencepost.observe.log import logger
 from fencepost.store.interface.queue import (
     AlreadySettled,
@@ -56,7 +59,10 @@ from fencepost.wire.bodies import body_of, check_json
 from fencepost.wire.leases import (
     Ack,
     Checkpoint,
+    HeldLease,
+    HeldLeases,
     Items,
+    LeaseQuery,
     LeaseReplies,
     LeaseReply,
     Nack,
@@ -69,6 +75,39 @@ from fencepost.worker import Backoffs
 T = TypeVar("T")
 
 UNREADABLE_CATEGORY = "unreadable"
+
+
+@route("GET /v1/leases", "See which jobs workers hold", HeldLeases, "invalid_job")
+async def list_leases(call: Call[Nothing, LeaseQuery]) -> Reply:
+    """Return running jobs with their leases, those that end first at the top.
+
+    Of the newest 1,000 running jobs.
+    """
+    query, store = call.query, call.session.store
+    limit = make_page(limit=query.limit, after=None).limit
+    queue = queue_for(call.principal, query.queue)
+    filter = make_filter(state=State.RUNNING, queue=queue)
+    page = await store.run_async(store.reader.find(filter, PageRequest(PAGE_MAX)))
+    held = [_held(job) for job in page.jobs if job.lease is not None]
+    wanted = [lease for lease in held if query.worker in (None, lease.worker)]
+    ordered = sorted(wanted, key=lambda lease: (lease.expires_at, lease.job_id))
+    return Reply(HeldLeases(leases=ordered[:limit], is_complete=page.next is None))
+
+
+def _held(job: Job) -> HeldLease:
+    lease = job.lease
+    assert lease is not None
+    return HeldLease(
+        job_id=job.id,
+        type=job.type,
+        queue=job.queue,
+        attempt=job.attempt,
+        worker=lease.worker,
+        fence=lease.version,
+        started_at=job.started_at,
+        expires_at=lease.expires_at,
+        is_expired=lease.expired,
+    )
 
 
 @lease_route(

@@ -17,7 +17,7 @@ from fencepost.store.interface.store import Listener, Store, Topic
 from fencepost.store.notify import topics_of
 from fencepost.store.plan import Effect, Operation, Plan, Statement, Wakes
 from fencepost.store.redis.documents.commit import Commit, StaleError, check_commit
-from fencepost.store.redis.documents.held import HeldJobs
+from fencepost.store.redis.documents.held_jobs import HeldJobs
 from fencepost.store.redis.engine.address import PREFIX, read_address
 from fencepost.store.redis.engine.connections import BARRIER, Connections, ServerPin
 from fencepost.store.redis.engine.errors import ServerChangedError

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from operator import attrgetter
 from typing import Any, cast
@@ -18,7 +17,7 @@ from fencepost.core.job.lifecycle import TRANSITIONS, Event, State
 from fencepost.core.job.outcome import Settlement
 from fencepost.errors import DuplicateJobError
 from fencepost.observe import names
-from fencepost.observe.counters import Counters, Key, Lane, key_of
+from fencepost.observe.counters import Counters, Lane
 from fencepost.observe.log import log, logger, write
 from fencepost.store.interface.control import (
     Advanced,
@@ -51,26 +50,12 @@ from fencepost.store.interface.records.transfer import TransferFacet
 from fencepost.store.interface.settings import SettingsFacet
 from fencepost.store.interface.upkeep import Pruned, UpkeepFacet
 from fencepost.store.plan import Operation
+from fencepost.store.wrappers.transitions import EVENT_NAMES, SUBMIT, Happening, count, count_moves
 
 Note = Callable[[Counters, Operation[Any], Any], None]
 
-SUBMIT = "submit"
-"""Counted for a job's first state: the table of transitions has no event for it."""
-
-Happening = tuple[str, State, str]
-"""What happened, the state that it led to, and the job's type."""
-
-EVENT_NAMES = {event: event.name.lower() for event in Event}
-LABELS = (SUBMIT, *EVENT_NAMES.values())
-
 _CLAIM = EVENT_NAMES[Event.CLAIM]
 _STALE = {Event.SUCCEED: names.STALE_ACK, Event.RELEASE: names.STALE_RELEASE}
-_EVENT_OF_MOVE = {
-    (was, state): EVENT_NAMES[event]
-    for was, events in TRANSITIONS.items()
-    for event, state in events.items()
-    if event is not Event.EXPIRE  # ends as an exhausted job does: the operation says which it was
-}
 _EVENT_OF_SETTLEMENT = {
     **{state: EVENT_NAMES[event] for event, state in TRANSITIONS[State.RUNNING].items()},
     State.DEAD_LETTER: EVENT_NAMES[Event.EXHAUST],
@@ -84,43 +69,6 @@ _REPLY = attrgetter("__class__", "state", "type")
 _SETTLED = attrgetter("state", "type", "followed")
 _LANE = attrgetter("type", "queue")
 _WAITED = attrgetter("waited")
-
-
-def event_of(move: Moved) -> str:
-    """Return the name of the event that made *move*; if there were two, the one that counts.
-
-    A job that its key blocked and admitted at once, or that a claim found unreadable, made two.
-    """
-    found = _EVENT_OF_MOVE.get((move.was, move.state))
-    if found is not None:
-        return found
-    return EVENT_NAMES[Event.REJECT if move.state.is_terminal else Event.BLOCK]
-
-
-def count(
-    counters: Counters, name: str, happenings: Iterable[Happening] | Mapping[Happening, int]
-) -> None:
-    """Count transitions under *name*: each once, by event, new state and type of the job."""
-    summed = happenings if isinstance(happenings, Mapping) else Counter(happenings)
-    amounts = [
-        (_key(name, event, state, counters.types.fold(type_)), times)
-        for (event, state, type_), times in summed.items()
-        if times
-    ]
-    counters.add_all(amounts)
-
-
-@lru_cache(maxsize=10_000)
-def _key(name: str, event: str, state: State, type_: str) -> Key:
-    return key_of(name, event=event, state=state, type=type_)
-
-
-def count_moves(
-    counters: Counters, name: str, moves: Iterable[Moved], event: Event | None = None
-) -> None:
-    """Count *moves* under *name*; *event*, if given, made all of them."""
-    made = None if event is None else EVENT_NAMES[event]
-    count(counters, name, [(made or event_of(move), move.state, move.type) for move in moves])
 
 
 def _log_each(

@@ -15,8 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fencepost.clock import Clock
+from fencepost.core.hooks import Hook
 from fencepost.core.job.failure import classify, timed_out
-from fencepost.core.job.hooks import Hook
 from fencepost.core.job.outcome import (
     TOO_LATE,
     Decision,

@@ -47,7 +47,7 @@ from fencepost.observe.log import log_job
 from fencepost.store.interface.joins import Fate
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
-from fencepost.store.wrappers.notes import EVENT_NAMES, count
+from fencepost.store.wrappers.transitions import EVENT_NAMES, count
 from fencepost.worker.backoff import StoreBackoff
 from fencepost.worker.run.settler import Settler
 

@@ -25,7 +25,7 @@ from fencepost.core.events import EventInfo, event_of
 from fencepost.core.flows.dependents import results_of
 from fencepost.core.flows.graph import Stage, arrange, side_by_side
 from fencepost.core.flows.spawn import Numbers, keyed
-from fencepost.core.job.hooks import Hooks
+from fencepost.core.hooks import Hooks
 from fencepost.core.job.job import ClaimedJob, Dependency, Lease, NewJob, Progress
 from fencepost.core.job.outcome import Succeeded, decide, settlement_of
 from fencepost.core.job.task import Task

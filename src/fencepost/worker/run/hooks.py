@@ -23,7 +23,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from fencepost.core.job.hooks import FailedAttempt, Hook, Hooks
+from fencepost.core.hooks import FailedAttempt, Hook, Hooks
 from fencepost.core.job.lifecycle import DEAD, Event
 from fencepost.core.job.outcome import Decision
 from fencepost.observe import names

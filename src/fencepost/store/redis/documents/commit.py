@@ -14,7 +14,7 @@ from fencepost.errors import StoreUnavailableError
 from fencepost.generators import delegate
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.redis.documents.document import decode_document, encode_document, revision_of
-from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.job import Kept
 from fencepost.store.redis.documents.places import BLOCK, NOWHERE, Places, letters_key, places
 from fencepost.store.redis.jobs.catalog import Env, pack
 from fencepost.store.sql.codec import SCHEDULED

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from fencepost.core.job.lifecycle import State
 from fencepost.store.plan import Plan
-from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.job import Kept
 from fencepost.store.redis.documents.places import places
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, field, number_of, read

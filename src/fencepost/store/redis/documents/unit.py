@@ -44,7 +44,7 @@ from fencepost.store.redis.documents.document import (
     read_lease,
     revision_of,
 )
-from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.job import Kept
 from fencepost.store.redis.documents.places import attempts_key, running_places
 from fencepost.store.redis.jobs.catalog import Env, field, number_of, number_text, read
 

@@ -16,7 +16,7 @@ from fencepost.core.values.times import from_us
 from fencepost.core.webhooks.delivery import Delivery, delivery_job
 from fencepost.store.interface.queue import Moved
 from fencepost.store.plan import Plan
-from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.job import Kept
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.finish import KeptEnding, end
 from fencepost.store.redis.limits.concurrency import Scope, admit, scope_of

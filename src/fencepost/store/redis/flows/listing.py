@@ -9,7 +9,7 @@ from fencepost.core.flows.listing import FlowGroup, FlowRequest, summary_of
 from fencepost.core.values.times import from_us, from_us_or_none
 from fencepost.store.interface.records.overview import FlowPage
 from fencepost.store.plan import Plan
-from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.job import Kept
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, number_of, read
 from fencepost.store.sql.flows import FLOW_PORTION, FlowPortion, chosen, flow_page

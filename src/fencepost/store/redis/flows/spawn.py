@@ -12,7 +12,7 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Decision
 from fencepost.store.interface.queue import LeaseLost, Moved, Spawn, Spawned, SpawnReply
 from fencepost.store.plan import Plan
-from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.job import Kept
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.flows.dependents import end_waiting
 from fencepost.store.redis.jobs.catalog import Env

@@ -18,7 +18,7 @@ from fencepost.clock import Clock, SystemClock
 from fencepost.core.job.policy import DEFAULT_POLICY, Policy, decode_policy, encode_policy
 from fencepost.store.chores import Chores
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.redis.documents.held import HeldJobs
+from fencepost.store.redis.documents.held_jobs import HeldJobs
 from fencepost.store.redis.documents.numbers import number_of, number_text
 
 REMEMBERED_MAX = 10_000

@@ -34,7 +34,7 @@ from fencepost.store.redis.documents.document import (
     decode_document,
     read_lease,
 )
-from fencepost.store.redis.documents.kept import PRIORITIES, Kept
+from fencepost.store.redis.documents.job import PRIORITIES, Kept
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.flows.dependents import end_all
 from fencepost.store.redis.jobs.catalog import Env, number_of, pack

@@ -31,7 +31,7 @@ from fencepost.store.interface.control import (
 from fencepost.store.interface.queue import Duplicate, Moved, with_admitted
 from fencepost.store.plan import Plan
 from fencepost.store.redis.documents.document import body_of
-from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.job import Kept
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.flows.dependents import end_all
 from fencepost.store.redis.jobs.catalog import Env

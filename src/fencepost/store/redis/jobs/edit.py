@@ -23,7 +23,7 @@ from fencepost.store.interface.control import (
 )
 from fencepost.store.interface.queue import Moved, with_admitted
 from fencepost.store.plan import Plan
-from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.job import Kept
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env
 from fencepost.store.redis.jobs.read import whole

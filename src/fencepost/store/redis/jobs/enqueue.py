@@ -20,7 +20,7 @@ from fencepost.errors import UnknownDependencyError
 from fencepost.store.interface.queue import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.plan import Plan
 from fencepost.store.redis.documents.document import body_of
-from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.job import Kept
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.flows.dependents import call_back
 from fencepost.store.redis.jobs.catalog import Env, field

@@ -14,7 +14,7 @@ from fencepost.core.job.outcome import Decision
 from fencepost.core.values.payload import NULL
 from fencepost.core.values.times import seconds_to_us
 from fencepost.store.interface.queue import Moved
-from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.job import Kept
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.sql.codec import encode_failure
 

@@ -13,7 +13,7 @@ from fencepost.core.values.names import wanted_ids
 from fencepost.store.interface.queue import Beat, LeaseLost, Save, Spawn, WorkerLease
 from fencepost.store.plan import Plan
 from fencepost.store.redis.documents.document import read_lease
-from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.job import Kept
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, number_of
 from fencepost.store.sql.endings import informed

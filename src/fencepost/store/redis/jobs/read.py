@@ -25,7 +25,7 @@ from fencepost.store.interface.reader import DeadLetterPage
 from fencepost.store.interface.settings import Scope
 from fencepost.store.plan import Plan
 from fencepost.store.redis.documents.document import body_of, decode_body
-from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.job import Kept
 from fencepost.store.redis.documents.lines import jobs_ahead
 from fencepost.store.redis.documents.places import attempts_key
 from fencepost.store.redis.documents.unit import Unit

@@ -12,7 +12,7 @@ from fencepost.core.job.policy import DEFAULT_POLICY
 from fencepost.core.values.names import DEFAULT_QUEUE, id_text
 from fencepost.core.values.times import from_us, from_us_or_none, seconds_to_us
 from fencepost.store.redis.documents.document import Document, document_of
-from fencepost.store.redis.documents.kept import PRIORITIES, Kept
+from fencepost.store.redis.documents.job import PRIORITIES, Kept
 from fencepost.store.sql.codec import BY_NUMBER, ENCODING_NUMBER, MODE_NUMBER, MODES
 
 TIMEOUT_US = seconds_to_us(DEFAULT_POLICY.timeout)

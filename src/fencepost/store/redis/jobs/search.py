@@ -17,7 +17,7 @@ from fencepost.core.values.times import to_us
 from fencepost.store.interface.control import Selected
 from fencepost.store.interface.reader import JobPage
 from fencepost.store.plan import Plan
-from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.job import Kept
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, field, number_of
 from fencepost.store.redis.jobs.read import whole

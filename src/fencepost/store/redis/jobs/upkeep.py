@@ -15,7 +15,7 @@ from fencepost.store.interface.queue import Moved, with_admitted
 from fencepost.store.interface.upkeep import Pruned, PruneRequest
 from fencepost.store.plan import Plan
 from fencepost.store.redis.documents.commit import PAIRS_MAX, at_once
-from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.job import Kept
 from fencepost.store.redis.documents.places import BLOCK
 from fencepost.store.redis.documents.unit import Unit, close_numbers
 from fencepost.store.redis.flows.dependents import end_all

@@ -14,7 +14,7 @@ from fencepost.core.job.lifecycle import ACTIVE, State, first_state
 from fencepost.core.limits.concurrency import limit_of
 from fencepost.store.interface.queue import Moved
 from fencepost.store.plan import Plan
-from fencepost.store.redis.documents.kept import PRIORITIES, Kept
+from fencepost.store.redis.documents.job import PRIORITIES, Kept
 from fencepost.store.redis.documents.places import held_key
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import field, number_of

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from fencepost.core.flows.spawn import spawn_keys
 from fencepost.core.job.job import NewJob
+from fencepost.core.job.lifecycle import State, first_state
 from fencepost.core.values.names import RESERVED_TYPES, id_text, wanted_ids
 from fencepost.core.values.payload import differences
 from fencepost.errors import InvalidJobError
@@ -103,3 +104,37 @@ def holders(env: Env, jobs: Sequence[NewJob]) -> Plan[list[Duplicate | None]]:
         is_rejected, key = job.key.refuses(kept.queue), job.key.value
         found.append(Duplicate(kept.id, job.type, key, kept.state, is_rejected, differs))
     return found
+
+
+def rivals(
+    jobs: Sequence[NewJob], ids: Sequence[bytes], held: Container[int]
+) -> dict[int, Duplicate]:
+    """Return the jobs of one submission whose key an earlier one of it is going to take.
+
+    By their places in it; those in *held* are left out, their key is taken already.
+    """
+    takers: dict[tuple[str, str], int] = {}
+    found: dict[int, Duplicate] = {}
+    for place, job in enumerate(jobs):
+        if job.key is None or place in held:
+            continue
+        first = takers.setdefault((job.type, job.key.value), place)
+        other = jobs[first]
+        # One that may end at once, for what it waits for has failed, may not keep its key.
+        if first != place and not (other.after and other.key and other.key.window is None):
+            found[place] = Duplicate(
+                id_text(ids[first]),
+                job.type,
+                job.key.value,
+                first_state_of(other),
+                job.key.refuses(other.queue),
+                differences(other.payload, job.payload),
+            )
+    return found
+
+
+def first_state_of(job: NewJob) -> State:
+    """Return the state of a new job, before what it waits for is looked at."""
+    if job.after is not None or job.concurrency_key is not None:
+        return State.PENDING
+    return first_state(is_due=job.run_at is None and job.delay <= 0)

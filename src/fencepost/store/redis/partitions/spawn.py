@@ -36,11 +36,16 @@ from fencepost.store.redis.partitions.hub import LOOK, WRITE, Hub
 from fencepost.store.redis.partitions.keys import holders, prepare
 from fencepost.store.redis.partitions.leases import route, scatter, settled_moves
 from fencepost.store.redis.partitions.numbers import HIDDEN, by_partition, gathering, partition_of
-from fencepost.store.redis.partitions.outbox.delivery import Replies, deliver_quietly, read_times
+from fencepost.store.redis.partitions.outbox.delivery import (
+    Replies,
+    deliver_quietly,
+    read_times,
+    subscribe,
+)
 from fencepost.store.redis.partitions.outbox.entries import COMMIT_WITHIN_US, Part, intent_job
 from fencepost.store.redis.partitions.outbox.mirrors import Mirror, PartUnit, place
 from fencepost.store.redis.partitions.outbox.news import Wanted
-from fencepost.store.redis.partitions.submit import SplitSubmission, subscribe
+from fencepost.store.redis.partitions.submit import SplitSubmission
 from fencepost.store.redis.partitions.views.reader import dependencies, get
 
 

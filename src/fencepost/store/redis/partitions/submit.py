@@ -22,11 +22,9 @@ from msgspec.structs import replace
 
 from fencepost.core.flows.dependencies import check_depth, check_places
 from fencepost.core.job.job import NewJob
-from fencepost.core.job.lifecycle import State, first_state
 from fencepost.core.job.policy import Priority
 from fencepost.core.job.timeouts import check_due
 from fencepost.core.values.names import id_text
-from fencepost.core.values.payload import differences
 from fencepost.errors import (
     DependencyError,
     StoreError,
@@ -36,7 +34,7 @@ from fencepost.errors import (
 from fencepost.store.interface.queue import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.plan import Plan
 from fencepost.store.redis.partitions.hub import WRITE, Hub
-from fencepost.store.redis.partitions.keys import fates, holders, prepare
+from fencepost.store.redis.partitions.keys import fates, first_state_of, holders, prepare, rivals
 from fencepost.store.redis.partitions.numbers import (
     by_partition,
     gathering,
@@ -49,6 +47,7 @@ from fencepost.store.redis.partitions.outbox.delivery import (
     deliver_quietly,
     read_times,
     store_parts,
+    subscribe,
 )
 from fencepost.store.redis.partitions.outbox.entries import (
     COMMIT_WITHIN_US,
@@ -59,7 +58,7 @@ from fencepost.store.redis.partitions.outbox.entries import (
     report_job,
 )
 from fencepost.store.redis.partitions.outbox.mirrors import Mirror, standing
-from fencepost.store.redis.partitions.outbox.news import Wanted, report_to
+from fencepost.store.redis.partitions.outbox.news import Wanted
 
 
 def enqueue(hub: Hub, jobs: Sequence[NewJob], *, atomic: bool = False) -> Plan[list[EnqueueReply]]:
@@ -179,7 +178,7 @@ class SplitSubmission:
     def replies(self, stored: Replies) -> list[EnqueueReply]:
         """Return a reply for each job: what its partition said, or will say."""
         found: list[EnqueueReply] = [
-            Enqueued(each.id, each.job.type, _first_state(each.job)) for each in self._new
+            Enqueued(each.id, each.job.type, first_state_of(each.job)) for each in self._new
         ]
         for number, replies in stored.items():
             for place, reply in zip(self._places[number], replies or (), strict=False):
@@ -233,31 +232,10 @@ class SplitSubmission:
                 replies = yield from self._hub.ask(number, WRITE, holders, asked)
                 pairs = zip(keyed, replies, strict=True)
                 found |= {place: reply for place, reply in pairs if reply is not None}
-        found = dict(sorted({**self._rivals(found), **found}.items()))
+        found = dict(sorted({**rivals(self._jobs, self.ids, found), **found}.items()))
         for reply in found.values():
             if reply.is_rejected:
                 raise reply.error
-        return found
-
-    def _rivals(self, held: Mapping[int, Duplicate]) -> dict[int, Duplicate]:
-        """Return the jobs whose key an earlier one of these is going to take."""
-        takers: dict[tuple[str, str], int] = {}
-        found: dict[int, Duplicate] = {}
-        for place, job in enumerate(self._jobs):
-            if job.key is None or place in held:
-                continue
-            first = takers.setdefault((job.type, job.key.value), place)
-            other = self._jobs[first]
-            # One that may end at once, for what it waits for has failed, may not keep its key.
-            if first != place and not (other.after and other.key and other.key.window is None):
-                found[place] = Duplicate(
-                    id_text(self.ids[first]),
-                    job.type,
-                    job.key.value,
-                    _first_state(other),
-                    job.key.refuses(other.queue),
-                    differences(other.payload, job.payload),
-                )
         return found
 
     def report_all(self, parts: Sequence[Part], to: int) -> tuple[list[Part], list[Mirror]]:
@@ -395,29 +373,3 @@ class SplitSubmission:
                     if isinstance(on, int) and self._numbers[on] == number:
                         wanted[on, self._mirror_id(place, on), other] = None
         return [report_job(places.index(on), mirror_id, other) for on, mirror_id, other in wanted]
-
-
-def subscribe(
-    hub: Hub, wanted: Sequence[tuple[int, Wanted]]
-) -> Plan[dict[tuple[str, int], Mirror]]:
-    """Store reports of jobs in their partitions; return how these stand, by mirror and partition.
-
-    A report that is there is kept. What happens to a job from now on is reported.
-    """
-    by_number: dict[int, list[Wanted]] = {}
-    for number, each in wanted:
-        by_number.setdefault(number, []).append(each)
-    mirrors: dict[tuple[str, int], Mirror] = {}
-    for number, own in by_number.items():
-        found = yield from hub.ask(number, WRITE, report_to, own)
-        for each, mirror in zip(own, found, strict=True):
-            if mirror is None:
-                raise UnknownDependencyError(each.job_id)
-            mirrors[each.mirror_id, each.number] = mirror
-    return mirrors
-
-
-def _first_state(job: NewJob) -> State:
-    if job.after is not None or job.concurrency_key is not None:
-        return State.PENDING
-    return first_state(is_due=job.run_at is None and job.delay <= 0)

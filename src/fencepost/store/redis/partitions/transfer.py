@@ -27,6 +27,7 @@ from fencepost.store.redis.partitions.numbers import (
 from fencepost.store.redis.partitions.outbox.delivery import (
     deliver_all,
     read_times,
+    subscribe,
 )
 from fencepost.store.redis.partitions.outbox.entries import (
     COMMIT_WITHIN_US,
@@ -34,7 +35,6 @@ from fencepost.store.redis.partitions.outbox.entries import (
 from fencepost.store.redis.partitions.outbox.mirrors import place_alone, standing
 from fencepost.store.redis.partitions.outbox.news import Wanted
 from fencepost.store.redis.partitions.records import everywhere
-from fencepost.store.redis.partitions.submit import subscribe
 from fencepost.store.redis.partitions.views.pages import (
     Head,
     Merge,

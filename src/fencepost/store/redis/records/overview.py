@@ -11,7 +11,7 @@ from fencepost.core.values.times import from_us, from_us_or_none, to_us
 from fencepost.store.interface.records.overview import EndedPage, QueueView, TypeView
 from fencepost.store.interface.settings import Scope
 from fencepost.store.plan import Plan
-from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.job import Kept
 from fencepost.store.redis.documents.lines import first_due
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, number_of, read

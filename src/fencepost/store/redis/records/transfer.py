@@ -14,7 +14,7 @@ from fencepost.errors import DuplicateJobError, StateConflictError
 from fencepost.store.interface.records.transfer import Dump, LoadReply
 from fencepost.store.plan import Plan
 from fencepost.store.redis.documents.document import document_of
-from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.job import Kept
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.flows.dependents import end_waiting
 from fencepost.store.redis.jobs.catalog import Env, field, number_text

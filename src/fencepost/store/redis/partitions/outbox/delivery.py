@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from fencepost.errors import FencepostError, StoreError
+from fencepost.errors import FencepostError, StoreError, UnknownDependencyError
 from fencepost.observe import names
 from fencepost.observe.log import log
 from fencepost.store.interface.queue import EnqueueReply
@@ -210,3 +210,23 @@ def sweep_marks(hub: Hub, number: int) -> Plan[None]:
         gone = [name for name, queue in zip(marked, queues, strict=True) if queue is None]
         if gone:
             yield from hub.ask(number, WRITE, sweep, gone)
+
+
+def subscribe(
+    hub: Hub, wanted: Sequence[tuple[int, Wanted]]
+) -> Plan[dict[tuple[str, int], Mirror]]:
+    """Store reports of jobs in their partitions; return how these stand, by mirror and partition.
+
+    A report that is there is kept. What happens to a job from now on is reported.
+    """
+    by_number: dict[int, list[Wanted]] = {}
+    for number, each in wanted:
+        by_number.setdefault(number, []).append(each)
+    mirrors: dict[tuple[str, int], Mirror] = {}
+    for number, own in by_number.items():
+        found = yield from hub.ask(number, WRITE, report_to, own)
+        for each, mirror in zip(own, found, strict=True):
+            if mirror is None:
+                raise UnknownDependencyError(each.job_id)
+            mirrors[each.mirror_id, each.number] = mirror
+    return mirrors

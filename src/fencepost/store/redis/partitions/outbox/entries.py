@@ -32,7 +32,7 @@ from fencepost.core.job.policy import Policy
 from fencepost.core.values.names import wanted_ids
 from fencepost.store.interface.queue import EnqueueReply, Moved
 from fencepost.store.plan import Plan
-from fencepost.store.redis.documents.kept import PRIORITIES, Kept
+from fencepost.store.redis.documents.job import PRIORITIES, Kept
 from fencepost.store.redis.documents.lines import first_due
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env, field, number_of, read

@@ -24,7 +24,7 @@ from fencepost.errors import StoreUnavailableError
 from fencepost.store.interface.queue import Moved
 from fencepost.store.plan import Plan
 from fencepost.store.redis.documents.document import decode_body, document_of, revision_of
-from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.job import Kept
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.flows.dependents import follow
 from fencepost.store.redis.jobs.catalog import Env, field, number_text, read

@@ -20,7 +20,7 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.values.names import wanted_ids
 from fencepost.store.plan import Plan
 from fencepost.store.redis.documents.document import decode_document
-from fencepost.store.redis.documents.kept import Kept
+from fencepost.store.redis.documents.job import Kept
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.catalog import Env
 from fencepost.store.redis.jobs.enqueue import accept, store_plain
