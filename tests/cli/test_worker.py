@@ -117,7 +117,9 @@ def test_a_process_that_has_done_its_share_is_replaced(command: Command, process
         assert child.wait(PATIENCE) == 0
         ended = [app.jobs.get(each).refresh() for each in jobs]
         assert {(job.state, job.attempt) for job in ended} == {(State.COMPLETED, 1)}
-        assert [len(app.jobs.attempts(each)) for each in jobs] == [1] * 9
+        # A busy machine may start some too late; those are released, uncounted.
+        started = [a for each in jobs for a in app.jobs.attempts(each) if a.outcome != "released"]
+        assert [attempt.outcome for attempt in started] == ["succeeded"] * 9
     assert 3 <= command.log.count("worker.retiring") <= 4
     assert "reason=max_jobs" in command.log
     assert "child.died" not in command.log

@@ -36,11 +36,7 @@ from fencepost.store.interface.queue import ClaimRequest
 from fencepost.worker.run.inflight import InFlight
 from fencepost.worker.run.slots import WorkerSlots
 
-
-@pytest.fixture(autouse=True)
-def never_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine, jobs that come too late to begin would leave their batch."""
-    monkeypatch.setattr("fencepost.worker.run.inflight.START_WITHIN", 1000.0)
+pytestmark = pytest.mark.usefixtures("never_late")
 
 
 @dataclass

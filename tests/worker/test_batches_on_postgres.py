@@ -9,7 +9,7 @@ from tests.worker.support import drain
 
 from fencepost import App, BatchJob, PermanentError, Retry, State
 
-pytestmark = pytest.mark.postgres("migrated")
+pytestmark = [pytest.mark.postgres("migrated"), pytest.mark.usefixtures("never_late")]
 
 
 @pytest.fixture

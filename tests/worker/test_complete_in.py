@@ -34,7 +34,7 @@ from fencepost import (
     TaskHandle,
 )
 
-pytestmark = pytest.mark.postgres("migrated")
+pytestmark = [pytest.mark.postgres("migrated"), pytest.mark.usefixtures("never_late")]
 
 Handler = Callable[..., Any]
 

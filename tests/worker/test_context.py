@@ -17,6 +17,8 @@ from fencepost import App, ConfigurationError, Context, Job, StaleLeaseError, St
 from fencepost.core.job.job import Lease
 from fencepost.worker import AsyncContext
 
+pytestmark = pytest.mark.usefixtures("never_late")
+
 
 async def test_a_handler_is_told_all_about_its_attempt(app: App) -> None:
     """S1-75, S1-76, S1-77, S1-100, S1-107, S1-108."""

@@ -18,6 +18,8 @@ from tests.worker.support import LONG, eventually_sync
 from fencepost import JobHandle, Priority, Retry, State
 from fencepost.core.job.job import AttemptOutcome, Category
 
+pytestmark = pytest.mark.usefixtures("never_late")
+
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def crew(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Crew]:

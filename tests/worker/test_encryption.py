@@ -34,6 +34,8 @@ from fencepost import (
 from fencepost.core.encryption import REFUSE, Plain
 from fencepost.core.job.job import Encoding
 
+pytestmark = pytest.mark.usefixtures("never_late")
+
 OLD, NEW = EncryptionKey("old", b"o" * 32), EncryptionKey("new", b"n" * 32)
 CANARY = "canary-7c1f"
 AGAIN = Retry(max_attempts=2, initial_delay=0.01)

@@ -17,10 +17,7 @@ Call = Callable[[], Any]
 AsyncCall = Callable[[], Awaitable[Any]]
 
 
-@pytest.fixture(autouse=True)
-def never_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine, jobs that come too late to begin would be released."""
-    monkeypatch.setattr("fencepost.worker.run.inflight.START_WITHIN", 1000.0)
+pytestmark = pytest.mark.usefixtures("never_late")
 
 
 @pytest.mark.parametrize("who", ["hook", "handler"])

@@ -26,6 +26,8 @@ from fencepost import (
 )
 from fencepost.core.job.job import AttemptOutcome
 
+pytestmark = pytest.mark.usefixtures("never_late")
+
 ONCE = Retry.none()
 
 

@@ -31,6 +31,8 @@ from fencepost import (
 from fencepost.testing import drain as drain_here
 from fencepost.testing import memory_store
 
+pytestmark = pytest.mark.usefixtures("never_late")
+
 seen: ContextVar[str] = ContextVar("seen", default="nothing")
 
 Call = Callable[[], Any]

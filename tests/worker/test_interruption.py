@@ -10,6 +10,8 @@ from tests.worker.support import LONG, drain, eventually, take_leases_away, work
 from fencepost import App, Context, JobCancelledError, State, StateConflictError
 from fencepost.core.job.job import AttemptOutcome
 
+pytestmark = pytest.mark.usefixtures("never_late")
+
 
 async def test_cancelling_a_running_job_interrupts_its_handler(app: App) -> None:
     """S3-6, S3-9, S1-84, C20: CANCELLED at once, the handler within a heartbeat."""

@@ -32,6 +32,8 @@ from fencepost.store.interface.store import Store
 from fencepost.store.open import open_store
 from fencepost.store.sqlite.store import SqliteStore
 
+pytestmark = pytest.mark.usefixtures("never_late")
+
 
 @pytest.fixture
 def store(url: str) -> Iterator[FlakyStore]:

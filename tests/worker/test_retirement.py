@@ -34,6 +34,8 @@ from fencepost.worker.run.slots import WorkerSlots
 from fencepost.worker.shutdown import Shutdown
 from fencepost.worker.worker import Worker
 
+pytestmark = pytest.mark.usefixtures("never_late")
+
 
 def events(caplog: pytest.LogCaptureFixture, name: str) -> list[dict[str, Any]]:
     found = [each for each in caplog.records if vars(each).get("fencepost_event") == name]

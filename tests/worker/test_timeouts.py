@@ -20,6 +20,8 @@ from tests.worker.support import (
 from fencepost import App, Category, Context, Retry, State, Timeouts
 from fencepost.worker.run.heartbeater import Heartbeater
 
+pytestmark = pytest.mark.usefixtures("never_late")
+
 
 async def test_an_attempt_past_its_timeout_is_tried_again(app: App) -> None:
     """S1-42, S1-57, S4-28, C19: category TIMEOUT, retried by default."""

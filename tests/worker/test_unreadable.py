@@ -27,6 +27,8 @@ from fencepost.store.memory.store import MemoryStore
 from fencepost.testing import drain as drained
 from fencepost.testing.clock import FakeClock
 
+pytestmark = pytest.mark.usefixtures("never_late")
+
 NEWER = {"text": "hello", "language": "en"}
 
 
