@@ -218,7 +218,7 @@ class Harness:
         return Settlement(claimed.id, claimed.lease.token, decision)
 
     def settle(self, claimed: ClaimedJob, outcome: Outcome) -> SettleReply:
-        """Settle *claimed* under its lease with what ``core.outcome`` decides."""
+        """Settle *claimed* under its lease with what ``core/job/outcome.py`` decides."""
         decision = decide(claimed, outcome, self.clock.rng)
         settlement = Settlement(claimed.id, claimed.lease.token, decision)
         [reply] = self.run(self.store.queue.settle([settlement]))

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
-import pytest
+from tests.http.clocked import app as app
 from tests.http.conftest import Caller
 
 from fencepost import App
 from fencepost.core.bounds import PAUSED_LONG, WORKER_QUIET
 from fencepost.http import asgi
 from fencepost.store.interface.records.cluster import WorkerInfo
-from fencepost.store.memory.store import MemoryStore
 from fencepost.testing.clock import FakeClock
 
 TRACEBACK = """Traceback (most recent call last):
@@ -22,11 +21,6 @@ TRACEBACK = """Traceback (most recent call last):
     raise SMTPServerDisconnected
 smtplib.SMTPServerDisconnected: {message}
 """
-
-
-@pytest.fixture
-def app(clock: FakeClock) -> App:
-    return App(store=MemoryStore(clock=clock))
 
 
 async def die(

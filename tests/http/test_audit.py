@@ -7,21 +7,16 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.http.clocked import app as app
 
 from fencepost import App
 from fencepost.core.access.audit import Action
 from fencepost.core.access.bounds import AUDIT_REFUSED_MAX, AUDIT_REFUSED_WINDOW
 from fencepost.core.bounds import TAG_COUNT_MAX
 from fencepost.http import asgi
-from fencepost.store.memory.store import MemoryStore
 from fencepost.testing.clock import FakeClock
 
 Ask = Callable[..., Awaitable[httpx.Response]]
-
-
-@pytest.fixture
-def app(clock: FakeClock) -> App:
-    return App(store=MemoryStore(clock=clock))
 
 
 @pytest.fixture

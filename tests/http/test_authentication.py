@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 from tests.core.test_tokens import FORGED
+from tests.http.clocked import WatchedStore
 
 from fencepost import App
 from fencepost.core.access.bounds import (
@@ -25,37 +25,18 @@ from fencepost.errors import (
 )
 from fencepost.http.authentication import Authenticator
 from fencepost.store.interface.records.access import AccessFacet
-from fencepost.store.memory.store import MemoryStore
-from fencepost.store.plan import Operation
 from fencepost.testing.clock import FakeClock
 
 HOST = (b"host", b"localhost:8000")
 
 
-class Counting(MemoryStore):
-    """A store that counts the reads of tokens, and can be away or slow."""
-
-    reads = 0
-    trouble: Exception | None = None
-    gate: asyncio.Event | None = None
-
-    async def run_async(self, operation: Operation[Any]) -> Any:
-        if operation.is_a(AccessFacet.tokens):
-            self.reads += 1
-            if self.gate is not None:
-                await self.gate.wait()
-            if self.trouble is not None:
-                raise self.trouble
-        return await super().run_async(operation)
+@pytest.fixture
+def store(clock: FakeClock) -> WatchedStore:
+    return WatchedStore(AccessFacet.tokens, clock)
 
 
 @pytest.fixture
-def store(clock: FakeClock) -> Counting:
-    return Counting(clock=clock)
-
-
-@pytest.fixture
-def app(store: Counting) -> App:
+def app(store: WatchedStore) -> App:
     return App(store=store)
 
 
@@ -142,18 +123,18 @@ async def test_a_revoked_token_is_refused_within_seconds(
 
 
 async def test_tokens_are_read_now_and_then_whoever_asks(
-    app: App, authenticator: Authenticator, store: Counting, clock: FakeClock
+    app: App, authenticator: Authenticator, store: WatchedStore, clock: FakeClock
 ) -> None:
     """Also when strangers try one id after another."""
     token = app.tokens.create("ci", roles="read")
     for _ in range(10):
         await authenticator.identify(bearer(token.text))
-    assert store.reads == 1
+    assert store.calls == 1
     for number in range(50):
         clock.advance(0.1)
         with pytest.raises(UnauthenticatedError):
             await authenticator.identify(bearer(f"fp_{number:012x}_{'0' * 48}"))
-    assert store.reads <= 1 + 50 * 0.1 / TOKEN_LOOK_SECONDS + 1
+    assert store.calls <= 1 + 50 * 0.1 / TOKEN_LOOK_SECONDS + 1
 
 
 async def test_a_token_that_was_just_made_is_good_within_a_second(
@@ -168,7 +149,7 @@ async def test_a_token_that_was_just_made_is_good_within_a_second(
 
 
 async def test_many_who_come_at_once_share_one_read(
-    app: App, authenticator: Authenticator, store: Counting
+    app: App, authenticator: Authenticator, store: WatchedStore
 ) -> None:
     """And one of them who hangs up does not end it for the others."""
     token = app.tokens.create("ci", roles="read")
@@ -181,12 +162,16 @@ async def test_many_who_come_at_once_share_one_read(
     found = await asyncio.gather(*waiting, return_exceptions=True)
     assert isinstance(found[0], asyncio.CancelledError)
     assert {each.name for each in found[1:] if isinstance(each, Principal)} == {"ci"}
-    assert store.reads == 1
+    assert store.calls == 1
 
 
 @pytest.mark.parametrize("trouble", [StoreUnavailableError("away"), UnknownOutcomeError("lost")])
 async def test_while_the_store_is_away_known_tokens_are_good_for_a_minute(
-    app: App, authenticator: Authenticator, store: Counting, clock: FakeClock, trouble: Exception
+    app: App,
+    authenticator: Authenticator,
+    store: WatchedStore,
+    clock: FakeClock,
+    trouble: Exception,
 ) -> None:
     """Then nobody is let in, which is 503 and not 401."""
     token = app.tokens.create("ci", roles="read")
@@ -195,7 +180,7 @@ async def test_while_the_store_is_away_known_tokens_are_good_for_a_minute(
     for _ in range(100):
         clock.advance(TOKEN_STALE_SECONDS / 100 - 0.001)
         await authenticator.identify(bearer(token.text))
-    assert store.reads <= 2 + TOKEN_STALE_SECONDS / TOKEN_LOOK_SECONDS
+    assert store.calls <= 2 + TOKEN_STALE_SECONDS / TOKEN_LOOK_SECONDS
     clock.advance(TOKEN_STALE_SECONDS)
     for header in (bearer(token.text), None):
         with pytest.raises(StoreUnavailableError):
@@ -204,7 +189,7 @@ async def test_while_the_store_is_away_known_tokens_are_good_for_a_minute(
     await authenticator.identify(bearer(token.text))
 
 
-async def test_a_store_that_was_never_reached_lets_nobody_in(app: App, store: Counting) -> None:
+async def test_a_store_that_was_never_reached_lets_nobody_in(app: App, store: WatchedStore) -> None:
     """Not even where everybody is, as long as there is no token: there may be one."""
     store.trouble = StoreUnavailableError("away")
     for is_local in (True, False):

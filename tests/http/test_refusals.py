@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.http.clocked import WatchedStore
 from tests.http.conftest import Caller
 
 from fencepost import App
@@ -14,29 +15,16 @@ from fencepost.core.values.payload import NULL
 from fencepost.errors import StoreUnavailableError
 from fencepost.store.interface.queue import Beat, ClaimRequest, LeaseLost
 from fencepost.store.interface.records.refusals import RefusalsFacet
-from fencepost.store.memory.store import MemoryStore
-from fencepost.store.plan import Operation
 from fencepost.testing.clock import FakeClock
 
 
-class Full(MemoryStore):
-    """A store that can refuse to record refusals."""
-
-    trouble: Exception | None = None
-
-    async def run_async(self, operation: Operation[Any]) -> Any:
-        if operation.is_a(RefusalsFacet.record) and self.trouble is not None:
-            raise self.trouble
-        return await super().run_async(operation)
+@pytest.fixture
+def store(clock: FakeClock) -> WatchedStore:
+    return WatchedStore(RefusalsFacet.record, clock)
 
 
 @pytest.fixture
-def store(clock: FakeClock) -> Full:
-    return Full(clock=clock)
-
-
-@pytest.fixture
-def app(store: Full) -> App:
+def app(store: WatchedStore) -> App:
     return App(store=store)
 
 
@@ -117,7 +105,7 @@ async def test_a_worker_that_is_told_of_a_cancellation_has_tried_nothing(
 
 
 async def test_a_refusal_stands_if_it_cannot_be_recorded(
-    app: App, api: Caller, clock: FakeClock, store: Full
+    app: App, api: Caller, clock: FakeClock, store: WatchedStore
 ) -> None:
     job_id, old, _ = await stale(app, api, clock)
     lease = {"id": job_id, "token": old["token"]}

@@ -5,19 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.http.clocked import app as app
 from tests.http.conftest import Caller
 
 from fencepost import App
 from fencepost.core.job.timeouts import Retention
 from fencepost.maintenance import Maintenance
 from fencepost.maintenance.series import Sampler
-from fencepost.store.memory.store import MemoryStore
 from fencepost.testing.clock import FakeClock
-
-
-@pytest.fixture
-def app(clock: FakeClock) -> App:
-    return App(store=MemoryStore(clock=clock))
 
 
 async def run(api: Caller, count: int, queue: str, *, to: str = "ack") -> None:

@@ -76,7 +76,7 @@ class ServerView:
         return self._run(self._scripts.doctor())
 
     def attention(self) -> list[Item]:
-        """Return what needs somebody, worst first."""
+        """Return what needs attention, worst first."""
         return self._run(self._scripts.attention())
 
     def dead_groups(self) -> list[Group]:
@@ -122,7 +122,7 @@ class AsyncServerView:
         return await self._run(self._scripts.doctor())
 
     async def attention(self) -> list[Item]:
-        """Return what needs somebody, worst first."""
+        """Return what needs attention, worst first."""
         return await self._run(self._scripts.attention())
 
     async def dead_groups(self) -> list[Group]:

@@ -47,9 +47,9 @@ class Replayer:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._looked: dict[str, int] = {}
-        """How many jobs of each were looked at: the next look goes on from there."""
+        """How many jobs of each replay were read: the next pass continues from there."""
         self._failed: set[str] = set()
-        """Those that could not go on: others come first, or they would wait for as long."""
+        """Replays that could not continue: the others come first, or they would wait as long."""
 
     async def step(self) -> int:
         """Go on with every replay; return how many dead letters were replayed."""
@@ -101,7 +101,7 @@ class Replayer:
         return replay if seen is replay else await self._advance(seen)
 
     async def _finish(self, replay: BulkReplay, now: datetime) -> BulkReplay | None:
-        """Repeat what somebody was about to do, whatever has become of it."""
+        """Repeat the batch that another leader had begun; what it replayed stays as it is."""
         if not replay.pending:
             return replay
         if _is_sealed(replay):
@@ -203,7 +203,7 @@ class Replayer:
 
 
 def _is_sealed(replay: BulkReplay) -> bool:
-    """Return whether we lack the key of its patch; a leader that has it goes on."""
+    """Return whether the key of its patch is missing here; a leader that has it will continue."""
     return replay.patch is not None and replay.patch.encoding is not Encoding.JSON
 
 

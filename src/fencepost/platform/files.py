@@ -1,4 +1,4 @@
-"""Whose a file is, how it is opened, and what its path is to other programs."""
+"""Owners of files, how files are opened, and their paths as other programs need them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _flags(*names: str) -> int:
 
 
 REFUSES_LINKS = hasattr(os, "O_NOFOLLOW")
-"""Else a path has to be looked at before it is opened."""
+"""Without it, a path has to be checked before it is opened."""
 OPEN = _flags("O_RDWR", "O_CLOEXEC", "O_NOFOLLOW", "O_BINARY")
 """To read and write a file: not a link, not in a child, and not with its lines changed."""
 OPEN_FOLDER = _flags("O_RDONLY", "O_CLOEXEC", "O_NOFOLLOW", "O_DIRECTORY")

@@ -5,7 +5,8 @@ descriptor releases it. A child that inherits the descriptor holds the lock too.
 
 ``flock`` queues in the kernel, in order. Where there is only a lock on bytes, waiting is polling,
 and a process that takes the lock again and again would leave the others nothing. So there are two
-bytes: one for the lock, and one for the next in line. Who finds the line taken does not pass it.
+bytes: one for the lock, and one for the next in line. A process
+that finds the second one locked does not overtake.
 """
 
 from __future__ import annotations

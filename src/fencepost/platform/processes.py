@@ -1,7 +1,7 @@
 """Child processes that end with their parent, and what is known of a process.
 
-A child reads from its parent all the time. The end of what it reads is the end of its parent,
-however that came; a byte is the wish that it stop, where no signal can say so.
+A child reads from a pipe of its parent all the time. The end of the pipe means that the parent has
+ended, for whatever reason; a byte asks the child to stop, where no signal can.
 """
 
 from __future__ import annotations

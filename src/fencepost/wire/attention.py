@@ -11,7 +11,7 @@ from fencepost.core.stats.attention import Item
 
 
 class Attention(msgspec.Struct, frozen=True, kw_only=True):
-    """What needs somebody, worst first; nothing means that all is well."""
+    """What a person should look at, worst first; an empty list means that all is well."""
 
     at: datetime
     items: list[Item]

@@ -141,7 +141,7 @@ class _ChildProcess:
         self._pipe = pipe
         self._runner = runner
         self._lifespans: dict[int, tuple[Any, Any]] = {}
-        """What the apps of this process have entered, and its value: most often one, or none."""
+        """The lifespans that this process has entered, with their values: usually one or none."""
 
     def run(self, request: ChildRequest) -> Outcome:
         rule = None
@@ -157,7 +157,7 @@ class _ChildProcess:
             sys.stdout.flush()
 
     def close(self) -> None:
-        """Leave what was entered; the worker has ended, or needs this process no more."""
+        """Leave the lifespans: the worker has ended, or does not need this process any more."""
         for entered, _ in self._lifespans.values():
             self._runner.run(entered.__aexit__(None, None, None))
 

@@ -1,12 +1,12 @@
-"""Releases jobs that the store has leased and nobody has started nor will start (C41).
+"""Releases leased jobs whose handlers have not started and never will (C41).
 
 ``Orphans`` does so for those that a dead worker of this machine held, ``Unheard`` for those of this
 worker's own claims whose replies were lost.
 
-Which handlers had started, its record of starts says; which jobs it held, the store. So a job whose
-claim the worker died over, before it heard the reply, is found as well. A release is a settlement
-under the job's own lease, uncounted, and refused like any other if that lease has ended. What had
-started is left alone: its lease expires, and that counts as an attempt.
+The record of starts says which handlers had started; the store says which jobs it held. So a job
+whose claim the worker died over, before it heard the reply, is found as well. A release is a
+settlement under the job's own lease, uncounted, and refused like any other if that lease has ended.
+What had started is left alone: its lease expires, and that counts as an attempt.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Orphans:
             await self.step()
 
     async def look_first(self, *, is_stopping: Callable[[], bool]) -> None:
-        """Look before anything is recovered here, however long the store is away.
+        """Look before anything is recovered here, even if the store is away for long.
 
         Others that start now may be looking: what they release must not be recovered meanwhile.
         """

@@ -2,15 +2,15 @@
 
 A store counts an attempt when it hands out the job, because it cannot see the first line of a
 handler. A process that dies takes jobs with it whose handlers have not started. This record tells
-them apart: it is a file in memory that outlives the process, with the token of every lease whose
-handler has started, written before its first line. Another worker of this machine reads it
+them apart: a file in memory that outlives the process, with the token of every lease whose handler
+has started, written before the handler's first line. Another worker of this machine reads it
 (``orphans.py``), and releases the rest uncounted (C41).
 
-The file is locked for as long as its process lives; what a handler forks lets go of it, for that
-may outlive the worker. It has two halves; when one is full, the leases that are still held are
-copied to the other, and one byte says which of the two counts. So whenever the process dies, what
-the file says is true. What a machine forgets when it loses power is not: nothing is concluded from
-a record that was made before the machine was last started.
+The file is locked for as long as its process lives; processes that a handler forks release it, as
+they may outlive the worker. It has two halves: when one is full, the leases that are still held are
+copied to the other, and one byte says which half counts. So the file is right whenever the process
+dies. It may not survive a power failure, so records from before the last start of the machine are
+ignored.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _is_free(path: Path) -> bool:
 
 
 class NoRecord:
-    """In the place of a record, where none can be kept: lost jobs are then counted."""
+    """Stands for the record where none can be kept: lost jobs then count as attempts."""
 
     def add(self, token: str) -> bool:
         """Note nothing."""

@@ -57,7 +57,7 @@ def needs_attention(
     findings: Collection[Finding],
     queues: Collection[str] | None,
 ) -> Script[list[Item]]:
-    """Return what needs somebody; with *queues*, only what concerns these."""
+    """Return what needs attention; with *queues*, only what concerns these."""
     store, now = session.store, session.clock.now()
     among = None if queues is None else sorted(queues)
     views: list[QueueView] = yield store.overview.queues(among)

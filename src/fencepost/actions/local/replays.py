@@ -20,7 +20,7 @@ from fencepost.store.interface.control import Advanced, ReplayList
 from fencepost.store.interface.reader import DeadLetterPage
 
 TRIES = 20
-"""How often an order is given anew because the leader went on meanwhile."""
+"""How often a change is tried again because the leader made progress meanwhile."""
 
 
 class LocalReplays(StoreActions):
@@ -101,6 +101,6 @@ def _named(found: ReplayList, replay_id: str, within: Iterable[str] | None) -> B
 
 
 def _is_within(replay: BulkReplay, queues: Iterable[str] | None) -> bool:
-    """Return whether a replay touches none but these queues."""
+    """Return whether a replay is limited to these queues."""
     among = replay.choice.among
     return queues is None or (among is not None and set(among) <= set(queues))

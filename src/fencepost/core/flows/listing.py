@@ -63,7 +63,7 @@ class FlowRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Only flows whose ids come before this one."""
     kind: FlowKind | None = None
     queues: tuple[str, ...] | None = None
-    """Count the jobs of these queues alone, and leave out flows without such jobs; None: all."""
+    """Count only jobs of these queues, and leave out flows without such jobs; None means all."""
 
 
 class FlowGroup(NamedTuple):

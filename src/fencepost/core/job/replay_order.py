@@ -1,4 +1,4 @@
-"""What a caller asks for when it starts a replay of many dead letters, and what it is shown."""
+"""A request to replay many dead letters, and how a replay is shown to callers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _keys = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class ReplayOptions(TypedDict, total=False):
-    """What a caller can give; all conditions must be met, and none means every dead letter."""
+    """The options of a caller. All conditions must be met; none means every dead letter."""
 
     type: str | None
     queue: str | None

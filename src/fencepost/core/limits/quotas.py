@@ -1,4 +1,4 @@
-"""How a limit of all running jobs is shared by places that count theirs each for itself.
+"""How places that count only their own running jobs share one limit of all.
 
 A place has a quota: it starts no job while as many run there. The bound of a place is what may run
 there, the quota or what runs already; all bounds together never exceed the limit.

@@ -1,4 +1,4 @@
-"""What needs somebody, and since when: rules over what a store knows, worst first."""
+"""What needs attention, and since when: rules over what a store knows, worst first."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that needs somebody."""
+    """One thing that needs attention."""
 
     code: str
     level: Literal["now", "soon"]

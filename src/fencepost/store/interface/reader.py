@@ -64,7 +64,7 @@ class ReaderFacet(Facet, abstract=True):
 
     @operation(Effect.READ, has_content=True)
     def situation(self, job_id: str) -> Operation[Situation | None]:
-        """Return what ``core.why`` needs to explain where a job is."""
+        """Return what ``core/job/why.py`` needs to explain where a job is."""
 
     @operation(Effect.READ, has_content=True)
     def dead_letters(

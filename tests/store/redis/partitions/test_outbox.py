@@ -286,7 +286,7 @@ def test_marks_are_forgotten_when_their_intents_are_long_gone(world: World) -> N
         while after is not None:
             request = PruneRequest(keep=prune.keep, limit=100, after=after)
             after = world.run(world.store.upkeep.prune(request)).next
-        return len(world.ask(B, marks, declaration=LOOK)[1])
+        return len(world.ask(B, marks, declaration=LOOK))
 
     assert sweep() == 1
     assert sweep() == 1

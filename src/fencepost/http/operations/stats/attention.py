@@ -8,9 +8,9 @@ from fencepost.http.request.route import route
 from fencepost.wire.attention import Attention
 
 
-@route("GET /v1/attention", "See what needs somebody", Attention)
+@route("GET /v1/attention", "See what needs attention", Attention)
 async def get_attention(call: Call[Nothing, Nothing]) -> Reply:
-    """Return what needs somebody, worst first; a token for some queues sees what concerns these."""
+    """Return what a person should look at, worst first; a token with queues sees only these."""
     queues = call.principal.queues
     letters = await call.api.letters.read(queues)
     findings = await call.api.findings.read() if queues is None else []

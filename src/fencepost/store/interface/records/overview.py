@@ -50,7 +50,7 @@ class OverviewFacet(Facet, abstract=True):
     ) -> Operation[EndedPage]:
         """Return jobs that ended at *since* or later, in the order of their end, beyond *after*.
 
-        One may be seen late, at a place that was read before: see ``core.ended``.
+        A job may appear late, at a position that was read before: see ``core/stats/statistics.py``.
         """
 
     @operation(Effect.READ, has_content=False)

@@ -31,7 +31,7 @@ def utc(instant: datetime) -> datetime:
 def plain_json(body: Body) -> str | None:
     """Return *body* as text that PostgreSQL gives back unchanged inside a JSON array, or None.
 
-    Everything that ``core.payload`` encodes is such text; anything else is kept as bytes.
+    Everything that ``core/values/payload.py`` encodes is such text; anything else is kept as bytes.
     """
     data = body.data
     if body.encoding is not Encoding.JSON or not data or data[0] <= 32 or data[-1] <= 32:

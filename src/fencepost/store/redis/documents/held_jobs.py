@@ -1,11 +1,11 @@
-"""What this process knows of the jobs that it has claimed, so that a settlement need not read them.
+"""Jobs that this process has claimed, remembered so that settling them needs no read.
 
-A claim reads a job; its settlement relies on that. It is a commit like any other: the server
-compares, and if the job has changed since, or its lease has ended, the operation begins anew, and
-then reads. What is remembered is used once, so that a repetition reads too.
+A settlement is a commit like any other: the server compares what was read, and if the job has
+changed or its lease has ended, the operation starts again, and then reads. Each memory is used
+once, so a repetition reads too.
 
-A settlement without a read also needs the time of the server. It is believed to be that of the last
-answer, and as much more as has passed here since; a commit that believes a wrong one is not made.
+Without a read, a settlement has to estimate the time of the server: the time in its last answer
+plus what has passed here since. A commit whose estimate is wrong is refused.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class HeldJobs:
         return now + int((elapsed - since) * 1e6)
 
     def remember(self, jobs: Iterable[Kept]) -> None:
-        """Remember what a claim has read, at the expense of what is oldest."""
+        """Remember what a claim has read; if there is no room, forget the oldest."""
         with self._lock:
             for kept in jobs:
                 self._jobs.pop(kept.seq, None)

@@ -1,4 +1,4 @@
-"""A job as an operation has read it, and as it is going to be."""
+"""A job in a unit of work: as it was read, and as it is to be written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PRIORITIES = tuple(Priority)
 
 
 class Kept:
-    """A job as an operation has read it, and as it is going to be."""
+    """A job in a unit of work: as it was read, and as it is to be written."""
 
     __slots__ = (
         "before",

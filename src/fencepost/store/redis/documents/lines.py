@@ -1,7 +1,7 @@
-"""Looking at lanes: who stands before a job, and since when the first of a lane is due.
+"""Reads of lanes: who stands before a job, and since when the first job of a lane is due.
 
-A lane has entries that no longer count, and a job may stand in it twice (see ``lines.lua``); so the
-documents are looked at, a bounded number at a time.
+A lane has entries that no longer count, and a job may stand in it twice (see ``lines.lua``). So the
+documents are read as well, a bounded number at a time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Where a job is found: the indexes and counters, as a function of its document and its lease.
+"""Where a job is found: its entries in indexes and counters, computed from its document and lease.
 
-What a change means for them is the difference between before and after, and no operation can forget
-one.
+A commit writes the difference between before and after, so that no operation can forget an index.
 """
 
 from __future__ import annotations

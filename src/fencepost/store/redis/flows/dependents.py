@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from fencepost.core.flows.dependencies import Mode
 from fencepost.core.flows.dependents import MET
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.lifecycle import Event, State, first_state
@@ -20,6 +21,7 @@ from fencepost.store.redis.documents.job import Kept
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.jobs.finish import KeptEnding, end
 from fencepost.store.redis.limits.concurrency import Scope, admit, scope_of
+from fencepost.store.sql.codec import MODE_NUMBER
 from fencepost.store.sql.endings import Ended, count_ended
 
 
@@ -148,3 +150,13 @@ def call_back(unit: Unit, ended: Iterable[Kept]) -> Plan[list[Moved]]:
         Moved(kept.id, kept.type, kept.state, State.PENDING)
         for kept in (yield from store_plain(unit, jobs))
     ]
+
+
+def wait_again(unit: Unit, reopened: Kept) -> Plan[None]:
+    """Let jobs that wait until all have ended wait for the reopened job again."""
+    (seqs,) = yield from unit.children([reopened])
+    for child in (yield from unit.jobs(seqs)).values():
+        waits = child.document.waits
+        is_waiting = child.state is State.PENDING and waits is not None and waits[1]
+        if is_waiting and waits and waits[0] == MODE_NUMBER[Mode.ENDED]:
+            child.missing += 1

@@ -7,7 +7,6 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from fencepost.core.flows.dependencies import Mode
 from fencepost.core.job.lifecycle import State, first_state, reopened
 from fencepost.core.job.outcome import cancelled
 from fencepost.core.values.names import wanted_ids
@@ -33,14 +32,14 @@ from fencepost.store.plan import Plan
 from fencepost.store.redis.documents.document import body_of
 from fencepost.store.redis.documents.job import Kept
 from fencepost.store.redis.documents.unit import Unit
-from fencepost.store.redis.flows.dependents import end_all
+from fencepost.store.redis.flows.dependents import end_all, wait_again
 from fencepost.store.redis.jobs.catalog import Env
 from fencepost.store.redis.jobs.edit import hasten, one, set_priority
 from fencepost.store.redis.jobs.enqueue import as_parent, find_holder, take_key
 from fencepost.store.redis.jobs.finish import KeptEnding
 from fencepost.store.redis.jobs.read import payload_of
 from fencepost.store.redis.limits.concurrency import admit, scope_of
-from fencepost.store.sql.codec import ENCODING_NUMBER, ENCRYPTED, MODE_NUMBER
+from fencepost.store.sql.codec import ENCODING_NUMBER, ENCRYPTED
 from fencepost.store.sql.control import each
 from fencepost.store.sql.endings import judge_parents
 
@@ -120,7 +119,8 @@ def _retry(unit: Unit, request: RetryRequest) -> Plan[RetryReply]:
     unit.put_body("result", kept, None)
     if request.priority is not None:
         yield from set_priority(unit, kept, request.priority)
-    yield from _count_up(unit, kept)
+    if kept.document.children:
+        yield from wait_again(unit, kept)
     admitted = yield from admit(unit, [scope_of(kept)])
     return with_admitted([Moved(kept.id, kept.type, state, was)], admitted)[0]
 
@@ -139,18 +139,6 @@ def _obstacle(unit: Unit, kept: Kept, job_id: str) -> Plan[tuple[int, Conflict |
             refusal = Duplicate(holder.id, kept.type, document.key, holder.state, is_rejected=True)
             return 0, refusal
     return missing, None
-
-
-def _count_up(unit: Unit, kept: Kept) -> Plan[None]:
-    """Let jobs that wait until all have ended wait for the reopened job again."""
-    if not kept.document.children:
-        return
-    (seqs,) = yield from unit.children([kept])
-    for child in (yield from unit.jobs(seqs)).values():
-        waits = child.document.waits
-        is_waiting = child.state is State.PENDING and waits is not None and waits[1]
-        if is_waiting and waits and waits[0] == MODE_NUMBER[Mode.ENDED]:
-            child.missing += 1
 
 
 def discard(env: Env, job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:

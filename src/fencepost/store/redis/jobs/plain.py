@@ -1,8 +1,8 @@
-"""New jobs that wait for nothing and have no key: stored by one call, without a read.
+"""New jobs without dependencies and keys: stored by one call, without a read.
 
-The server numbers them and says when they were created; where they are found is computed by
-``places``, with times from their creation on. Whatever else has to be looked up first (a key, a
-dependency, a lane that is new) is left to a unit of work.
+The server numbers them and sets the time of their creation; where they are found is computed by
+``places``, with times relative to it. Jobs that need a read first (for a key, a dependency or a
+lane that is new) are left to a unit of work.
 """
 
 from __future__ import annotations

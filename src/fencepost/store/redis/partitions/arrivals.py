@@ -1,7 +1,7 @@
-"""Jobs that events and crons make: accepted in the home, in one commit with their cause.
+"""Jobs that events and crons create: accepted in the home, in one commit with their cause.
 
-The home keeps the records of events and the ticks of crons. The jobs go with them as an intent, and
-are stored in their partitions at once, or by the next one to deliver.
+The home keeps the records of events and the ticks of crons. The jobs are stored there with them, as
+an intent, and moved to their partitions at once, or by the next process that delivers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the home keeps for all partitions, and what a partition takes over when it is founded."""
+"""What the home partition keeps for all, and what a new partition copies from it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _is_shared(pause: bytes) -> bool:
 
 
 def shared_settings(env: Env) -> Plan[Shared]:
-    """Return what holds in all partitions, as this one has it."""
+    """Return the settings of all partitions, as this one has them."""
     _, pauses, flat, refusing = yield from read(
         env,
         [b"SMEMBERS", env.key("pauses")],
@@ -125,7 +125,7 @@ def strays_of(env: Env, job_ids: Sequence[str]) -> Plan[list[int | None]]:
 
 
 def add_strays(env: Env, strays: dict[str, int]) -> Plan[None]:
-    """Note the partitions of jobs whose ids name another."""
+    """Record the partitions of jobs whose ids name another one."""
     unit = Unit(env)
     for job_id, number in strays.items():
         unit.do(b"HSET", env.key("strays"), job_id.encode(), number)

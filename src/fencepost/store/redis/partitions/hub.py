@@ -1,12 +1,12 @@
 """The partitions of an app, each a Redis store of its own, and the home of what they share.
 
-A plan of a partitioned store yields calls: operations on stores of partitions. Those of one step
-do not depend on each other, and run at once where they are awaited.
+A plan of a partitioned store yields calls: operations on the stores of partitions. The calls of
+one step do not depend on each other, and run at the same time where they are awaited.
 
-The home keeps which partitions there are, and what holds in all of them: pauses and limits of
-types, and whether new jobs are accepted. A partition is founded before its first job: it is noted
-in the home first, and then takes over what holds. Who changes such a setting changes the home
-first and then all partitions that are noted there. So whichever comes first, none is left out.
+The home keeps the list of partitions, and the settings that hold in all of them: pauses and limits
+of types, and whether new jobs are accepted. A partition is created before its first job: the home
+lists it first, then it copies those settings. Changing a setting writes to the home first, and then
+to every partition that is listed there. So no partition is left out, whichever comes first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What precedes a submission to partitions: founding them, binding types, looking at keys."""
+"""Before a submission to partitions: create them, bind types to one, look up held keys."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fencepost.store.redis.partitions.numbers import is_stamped
 def prepare(
     hub: Hub, jobs: Sequence[NewJob], numbers: Sequence[int], parent: str | None = None
 ) -> Plan[None]:
-    """Found the partitions of jobs, bind types, and note ids that a caller has chosen.
+    """Create the partitions of jobs, bind types, and record ids that the caller has chosen.
 
     The keys by which a *parent* finds its children again name the queue, so they need no binding.
     """
@@ -41,7 +41,7 @@ def prepare(
 
 
 def _is_bound(job: NewJob, parent: str | None) -> bool:
-    """Tell whether a job has what is judged within one partition."""
+    """Tell whether a job has a key, which only one partition can check."""
     is_keyed = job.key is not None
     if job.key is not None and parent is not None:
         is_keyed = not job.key.value.startswith(spawn_keys(parent))
@@ -67,9 +67,9 @@ def bind_types(hub: Hub, pairs: Sequence[tuple[str, int]]) -> Plan[None]:
 
 
 def fates(env: Env, jobs: Sequence[NewJob]) -> Plan[list[EnqueueReply | None]]:
-    """Return what became of jobs that somebody has stored; None for one of which nothing is here.
+    """Return the replies for jobs that another process has stored; None for those not stored yet.
 
-    One whose key was held was left out.
+    A job whose key was held was not stored: its reply is a duplicate.
     """
     unit = Unit(env)
     ids = [id_text(job.id) for job in jobs if job.id is not None]
@@ -87,7 +87,7 @@ def fates(env: Env, jobs: Sequence[NewJob]) -> Plan[list[EnqueueReply | None]]:
 
 
 def holders(env: Env, jobs: Sequence[NewJob]) -> Plan[list[Duplicate | None]]:
-    """Return by which jobs the keys of new jobs are held here; None for a key that is free."""
+    """Return which jobs hold the keys of new jobs here; None for a free key."""
     unit = Unit(env)
     yield from unit.start()
     found: list[Duplicate | None] = []
@@ -109,9 +109,9 @@ def holders(env: Env, jobs: Sequence[NewJob]) -> Plan[list[Duplicate | None]]:
 def rivals(
     jobs: Sequence[NewJob], ids: Sequence[bytes], held: Container[int]
 ) -> dict[int, Duplicate]:
-    """Return the jobs of one submission whose key an earlier one of it is going to take.
+    """Return the jobs of one submission whose key an earlier job of the same submission will take.
 
-    By their places in it; those in *held* are left out, their key is taken already.
+    By their places in it. Places in *held* are skipped: their key is taken already.
     """
     takers: dict[tuple[str, str], int] = {}
     found: dict[int, Duplicate] = {}
@@ -134,7 +134,7 @@ def rivals(
 
 
 def first_state_of(job: NewJob) -> State:
-    """Return the state of a new job, before what it waits for is looked at."""
+    """Return the state of a new job, whatever the state of its dependencies."""
     if job.after is not None or job.concurrency_key is not None:
         return State.PENDING
     return first_state(is_due=job.run_at is None and job.delay <= 0)

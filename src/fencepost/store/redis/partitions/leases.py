@@ -1,8 +1,9 @@
 """Claims and writes under a lease, over partitions.
 
-A claim is offered to partitions by the shares of their queues, all at once; what some leave over
-is offered to those that had enough. A partition that is not available is left alone for a while,
-and does not keep the others from handing out jobs. Every other write goes where its job is.
+A claim asks all partitions at once, each for a part of the free slots by the weights of its queues;
+what some leave over is then asked of those that had enough. A partition that is not available is
+skipped for a while, so the others still hand out jobs. Every other write goes to the partition of
+its job.
 """
 
 from __future__ import annotations

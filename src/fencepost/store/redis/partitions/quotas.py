@@ -33,7 +33,7 @@ from fencepost.store.redis.partitions.hub import HOME, LOOK, SHARE, WRITE, Hub
 OPENING = b"opening"
 """The field beside the bounds that says that a new limit is about to take effect."""
 WISH_US = 3_000_000
-"""A wish counts for so long after it was seen last: claims poll more often."""
+"""For how long a request for room counts after it was last seen: claims poll more often."""
 TRIES = 5
 UNLIMITED = 1 << 53
 
@@ -48,7 +48,7 @@ class Grants(NamedTuple):
     bounds: dict[int, int]
     wishes: dict[int, Wish]
     recent: frozenset[int]
-    """Of which wishes it is not yet time to note that they are still there."""
+    """Requests that were noted recently and need not be noted again yet."""
 
 
 def grants(env: Env) -> Plan[Grants]:
@@ -80,7 +80,7 @@ def _change(
     bounds: Mapping[int, int],
     wishes: Mapping[int, Wish | None],
 ) -> Plan[bool]:
-    """Change bounds in the home, unless another change came first; tell whether it was done."""
+    """Change bounds in the home, unless another change came first; return whether it was made."""
     unit = Unit(env)
     now = yield from unit.start()
     key = env.key("bounds")
@@ -207,7 +207,7 @@ def make_room(hub: Hub, wanted: Mapping[int, int], content: Collection[int]) -> 
     """
     for _ in range(TRIES):
         known: Grants = yield from hub.ask(HOME, LOOK, grants)
-        if known.limit is None:  # it was taken off, and somebody died before all partitions knew
+        if known.limit is None:  # removed, but by a process that died half-way
             calls = [hub.at(each).plan(SHARE, _raise, known.number, None) for each in wanted]
             done = yield from hub.each(calls)
             return [each for each, is_done in zip(wanted, done, strict=True) if is_done]

@@ -1,4 +1,4 @@
-"""What the home keeps, what holds in all partitions, and what each has a part of."""
+"""Settings and upkeep over partitions: done in the home, in all, or in each for its part."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def _is_split(hub: Hub, spawn: Spawn, number: int) -> Plan[bool]:
 
 
 class _Standing(NamedTuple):
-    """What matters of a job that spawns; *lost* if its lease is."""
+    """What a spawn needs to know of its parent; *lost* if the lease is not valid."""
 
     lost: LeaseLost | None = None
     flow: str | None = None
@@ -111,7 +111,7 @@ def _spawn_split(hub: Hub, spawn: Spawn, number: int) -> Plan[SpawnReply]:
     jobs = [replace(job, flow=standing.flow) for job in spawn.jobs]
     numbers = [partition_of(job.queue) for job in jobs]
     yield from prepare(hub, jobs, numbers, spawn.job_id)
-    # What an earlier attempt has spawned may be on its way: its keys are to be found.
+    # Jobs that an earlier attempt spawned may not be stored yet, and their keys must be found.
     yield from deliver_quietly(hub, [number])
     held = yield from _held(hub, jobs, numbers, number)
     if standing.is_awaited:
@@ -164,7 +164,7 @@ def _refuse_circles(hub: Hub, job_ids: Sequence[str]) -> Plan[None]:
 
 
 class _Fresh:
-    """The jobs of a spawn whose keys nobody holds, which then have places of their own."""
+    """The jobs of a spawn whose keys are free, numbered among themselves."""
 
     def __init__(
         self, jobs: Sequence[NewJob], numbers: Sequence[int], held: Mapping[int, Duplicate]
@@ -197,7 +197,7 @@ class _Fresh:
 
 
 class _Accepted(NamedTuple):
-    """What a partition says of a spawn; *lost* if the lease is."""
+    """The reply of a partition to a spawn; *lost* if the lease is not valid."""
 
     lost: LeaseLost | None = None
     replies: Sequence[EnqueueReply] = ()
@@ -216,7 +216,7 @@ class _SplitSpawn:
         self._submission = SplitSubmission(hub, fresh.jobs, fresh.numbers, is_atomic=False)
 
     def store(self, *, is_awaited: bool) -> Plan[SpawnReply | None]:
-        """Store the jobs; None if the job is awaited, against what was known."""
+        """Store the jobs; None if another job has begun to wait for the parent meanwhile."""
         number, submission = self._number, self._submission
         times = yield from read_times(self._hub, {number, *self._fresh.numbers})
         parts = yield from submission.parts(times)

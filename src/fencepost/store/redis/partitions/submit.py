@@ -1,16 +1,16 @@
 """Storing new jobs in partitions.
 
-What concerns one partition is one operation of its store, as atomic and as fast as ever. Otherwise
-a submission is taken apart:
+Jobs of one partition are one operation of its store, as atomic and as fast as ever. Other
+submissions are split:
 
-- A job that waits for one of another partition waits for its mirror. The report is stored first,
-  where the other job is, and keeps it; then the job is stored with the mirror, in one commit. If it
-  takes longer than a report waits for its mirror, it is not stored.
-- Jobs of several partitions become an intent: from the moment it is stored, all of them are
-  accepted. Their parts are stored at once by the caller, or else by the next one to deliver.
+- A job that waits for a job of another partition waits for a mirror of it. A report is stored with
+  that other job first, and keeps it from being pruned; then the new job and the mirror are stored,
+  in one commit. If that takes longer than a report waits for its mirror, the job is not stored.
+- Jobs of several partitions become an intent: once it is stored, all of them are accepted. The
+  caller stores the parts at once; if it cannot, the next process that delivers does.
 
-Keys and concurrency keys are judged within a partition. A type that uses one is bound to the
-partition of its first such job; its jobs with keys are refused in queues of others.
+Keys and concurrency keys are checked within one partition. A type that uses them is bound to the
+partition of its first such job, and its jobs with keys are refused in queues of other partitions.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class _New(NamedTuple):
 
 
 def _mirror(new: _New, id: str) -> Mirror:
-    """Return what stands elsewhere for a job that is about to be stored."""
+    """Return the mirror, for another partition, of a job that is about to be stored."""
     job = new.job
     return Mirror(id=id, type=job.type, node=job.node, priority=new.priority, depth=new.depth)
 
@@ -105,9 +105,9 @@ class SplitSubmission:
         self._places = by_partition(numbers)
         fresh = zip(jobs, numbers, hub.clock.new_ids(len(jobs)), strict=True)
         self.ids = [job.id or stamped(id_, number) for job, number, id_ in fresh]
-        """What the jobs are going to be called."""
+        """The ids of the new jobs."""
         self._is_open = False
-        """Whether nobody can say yet which of the jobs are stored, and which keys are held."""
+        """Whether a partition is away, so that it is open which keys were held there."""
         self._new: list[_New] = []
         self._known: dict[str, tuple[int, Mirror]] = {}
         """Jobs that were there before, and their partitions."""
@@ -157,12 +157,12 @@ class SplitSubmission:
             stored = yield from store_parts(self._hub, source, intent_id, parts, times)
             yield from self._hub.ask(source, WRITE, delete_by_id, [intent_id])
         except StoreError:
-            pass  # it is accepted: who delivers next stores what is missing
+            pass  # it is accepted: the next delivery stores what is missing
         yield from deliver_quietly(self._hub, stored)
         return self.replies((yield from self._completed({**(before or {}), **stored})))
 
     def _completed(self, stored: Replies) -> Plan[Replies]:
-        """Add what became of the parts that another process has stored."""
+        """Add the replies to the parts that another process has stored."""
         found = dict(stored)
         for number, places in self._places.items():
             if found.get(number) is None:
@@ -176,7 +176,7 @@ class SplitSubmission:
         return found
 
     def replies(self, stored: Replies) -> list[EnqueueReply]:
-        """Return a reply for each job: what its partition said, or will say."""
+        """Return a reply for each job: that of its partition, or the one that it will give."""
         found: list[EnqueueReply] = [
             Enqueued(each.id, each.job.type, first_state_of(each.job)) for each in self._new
         ]
@@ -188,7 +188,7 @@ class SplitSubmission:
     # What is looked up before.
 
     def _has_foreign(self) -> Plan[bool]:
-        """Tell whether a job waits for one of another partition."""
+        """Tell whether any job waits for a job of another partition."""
         named = self._named()
         numbers = yield from self._hub.whereabouts(named)
         return any(number != self._numbers[0] for number in numbers)
@@ -198,12 +198,12 @@ class SplitSubmission:
         return list(dict.fromkeys(on.lower() for on in names if isinstance(on, str)))
 
     def _look_up(self) -> Plan[None]:
-        """Look at the jobs that are waited for, or raise UnknownDependencyError."""
+        """Read the stored jobs that these wait for, or raise UnknownDependencyError."""
         named = self._named()
         numbers = yield from self._hub.whereabouts(named)
         for number, places in by_partition(numbers).items():
             asked = [named[place] for place in places]
-            # As one who writes: an end that a failover may take back lets nobody begin.
+            # Read as a write is: no job may start because of an end that a failover could undo.
             found = yield from self._hub.ask(number, WRITE, standing, asked)
             for job_id, mirror in zip(asked, found, strict=True):
                 if mirror is None:
@@ -254,9 +254,9 @@ class SplitSubmission:
     # Taking it apart.
 
     def parts(self, times: Mapping[int, int]) -> Plan[list[Part]]:
-        """Return what each partition is to store; reports about jobs that are there are stored.
+        """Return the part of each partition; reports about stored jobs are written on the way.
 
-        Whatever makes a job invalid is found here: what was accepted must be stored.
+        Every reason to refuse a job is found here, because an accepted job must be stored.
         """
         for job, number in zip(self._jobs, self._numbers, strict=True):
             check_due(job, times[number])
@@ -278,7 +278,7 @@ class SplitSubmission:
         return found
 
     def _name(self) -> None:
-        """Give every job an id, and find out how deep and how urgent it is."""
+        """Give every job its id, its depth in the graph and its inherited priority."""
         for job, number, own in zip(self._jobs, self._numbers, self.ids, strict=True):
             depth, priority = 1, job.priority
             for on in job.after.on if job.after is not None else ():
@@ -320,7 +320,7 @@ class SplitSubmission:
         return self._numbers[on] if isinstance(on, int) else self._known[on.lower()][0]
 
     def _rewritten(self, place: int) -> NewJob:
-        """Return a job as its partition is given it: places count within its part."""
+        """Return a job as its partition gets it, with places counted within that part."""
         job = self._new[place].job
         if job.after is None:
             return job

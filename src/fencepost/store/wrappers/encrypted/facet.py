@@ -70,7 +70,7 @@ class Encrypting(Facet, Generic[F], abstract=True):
             payload = request.payload or self._opener.open_payload(dead)
             url = request.callback_url or self._opener.open_callback(dead)
         except EncryptionError:
-            # A store does not copy what is encrypted; what is not, it would.
+            # A store copies content only if it is not encrypted.
             is_copied = dead.payload_body.encoding is not Encoding.ENCRYPTED and dead.state in DEAD
             return Sealed(dead.id) if is_copied else Replay(request.job_id)
         owner = owner_of(dead)._replace(id=id_text(fresh))

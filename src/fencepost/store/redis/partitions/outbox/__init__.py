@@ -1,1 +1,1 @@
-"""What partitions tell each other: entries of outboxes, mirrors of jobs, and who delivers."""
+"""Messages between partitions: entries of outboxes, mirrors of jobs, and their delivery."""

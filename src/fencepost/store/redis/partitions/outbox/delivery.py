@@ -1,4 +1,4 @@
-"""Delivering the entries of outboxes, by any process; see ``outbox.py``."""
+"""Delivers the entries of outboxes (``entries.py``) to other partitions; any process may do it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Replies = dict[int, list[EnqueueReply] | None]
 
 
 def deliver(hub: Hub, numbers: Iterable[int]) -> Plan[None]:
-    """Deliver what the outboxes of some partitions hold, and what follows from that."""
+    """Deliver the outboxes of some partitions, and the entries that this causes."""
     waiting = list(dict.fromkeys(numbers))
     for _ in range(ROUNDS_MAX):
         if not waiting:
@@ -50,7 +50,7 @@ def deliver(hub: Hub, numbers: Iterable[int]) -> Plan[None]:
 
 
 def deliver_quietly(hub: Hub, numbers: Iterable[int]) -> Plan[None]:
-    """Do the same after something was done: what cannot be delivered now is delivered later."""
+    """Do the same, but raise nothing: what cannot be delivered now is delivered later."""
     try:
         yield from deliver(hub, numbers)
     except StoreError:
@@ -58,7 +58,7 @@ def deliver_quietly(hub: Hub, numbers: Iterable[int]) -> Plan[None]:
 
 
 def deliver_all(hub: Hub) -> Plan[None]:
-    """Deliver what any partition holds; one that is not available does not hinder the others."""
+    """Deliver every outbox; a partition that is not available is skipped."""
     numbers = [HOME, *sorted((yield from hub.refresh(is_needed=False)))]
     calls = [hub.at(number).plan(LOOK, pending, 1) for number in numbers if hub.is_well(number)]
     replies = yield from hub.attempt(calls)
@@ -95,7 +95,7 @@ def _deliver(hub: Hub, number: int) -> Plan[list[int]]:
 
 
 def _store(hub: Hub, number: int, entry: OutboxEntry, times: dict[int, int]) -> Plan[None]:
-    """Store the parts of an intent; one that a partition refuses is tried again, and logged."""
+    """Store the parts of an intent; if a partition refuses its part, log it and try later."""
     assert entry.parts is not None
     try:
         yield from store_parts(hub, number, entry.id, entry.parts, times)
@@ -109,7 +109,7 @@ def _store(hub: Hub, number: int, entry: OutboxEntry, times: dict[int, int]) -> 
 
 
 def read_times(hub: Hub, numbers: Iterable[int]) -> Plan[dict[int, int]]:
-    """Return what the time is in each partition, before something that must not take long."""
+    """Return the time in each partition, before steps that have to be done within a limit."""
     asked = sorted(numbers)
     found = yield from hub.each([hub.at(each).plan(LOOK, time_of) for each in asked])
     return dict(zip(asked, found, strict=True))
@@ -200,10 +200,10 @@ def _is_for_later(entry: OutboxEntry, applied: Applied) -> bool:
 
 def sweep_marks(hub: Hub, number: int) -> Plan[None]:
     """Forget the marks of intents in a partition that were delivered, and deleted, long ago."""
-    _, found = yield from hub.ask(number, LOOK, marks)
+    found = yield from hub.ask(number, LOOK, marks)
     by_source: dict[int, list[str]] = {}
     for mark in found:
-        by_source.setdefault(int(mark.name.partition(" ")[0]), []).append(mark.name)
+        by_source.setdefault(int(mark.partition(" ")[0]), []).append(mark)
     for source, marked in by_source.items():
         ids = [name.partition(" ")[2] for name in marked]
         queues = yield from hub.on(source, hub.at(source).reader.locate(ids))

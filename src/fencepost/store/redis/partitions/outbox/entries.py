@@ -51,7 +51,7 @@ REPORT, INTENT, NEWS = "fencepost.report", "fencepost.intent", "fencepost.news"
 TYPES = (REPORT, INTENT, NEWS)
 BATCH = 200
 LIFETIME = 10 * 365 * 86_400.0
-"""Entries do not expire before what they are about."""
+"""Entries do not expire before the jobs they are about."""
 COMMIT_WITHIN_US = 300 * 1_000_000
 """A job that waits for one of another partition is stored this long after it was begun, or not."""
 NEWS_US = 2 * COMMIT_WITHIN_US
@@ -81,7 +81,7 @@ class Intent(msgspec.Struct, frozen=True):
 
 
 class Subscription(msgspec.Struct, frozen=True):
-    """Which partition gets a report of the end of a job, under which id."""
+    """To which partition the end of a job is reported, and under which id."""
 
     number: int
     mirror: str
@@ -122,9 +122,9 @@ class OutboxEntry(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     id: str
     is_orphan: bool
-    """Whether it is so old that a mirror which is not there will not come."""
+    """Whether it is so old that its mirror, if missing, will not be stored any more."""
     is_last: bool = True
-    """Whether news are so old that they need not be delivered again."""
+    """Whether these news are old enough to be deleted."""
     job_id: str | None = None
     """The job of which news are."""
     parts: list[Part] | None = None
@@ -137,7 +137,7 @@ class OutboxEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pending(env: Env, limit: int = BATCH) -> Plan[list[OutboxEntry]]:
-    """Return entries that are to be delivered, the oldest first."""
+    """Return entries to deliver, the oldest first."""
     unit = Unit(env)
     lanes = [field(int(each), OUTBOX, type_) for type_ in TYPES for each in PRIORITIES]
     answers = yield from unit.read(
@@ -189,7 +189,7 @@ def _decoded(
 
 
 def late(env: Env) -> Plan[bool]:
-    """Tell whether an entry should have been delivered long ago."""
+    """Tell whether an entry is overdue."""
     lanes = [field(int(each), OUTBOX, type_) for type_ in TYPES for each in PRIORITIES]
     first = yield from first_due(env, lanes)
     (now,) = yield from read(env)
@@ -279,19 +279,12 @@ def has_entries(moves: Iterable[Moved]) -> bool:
 
 
 def without_entries(moves: Sequence[Moved]) -> tuple[Moved, ...]:
-    """Return moves without those of entries, which nobody has to hear of."""
+    """Return moves without those of entries, which no caller needs."""
     return tuple(each for each in moves if each.type not in TYPES)
 
 
-class AppliedMark(msgspec.Struct, frozen=True):
-    """That an intent was applied here, and since when it is known to be gone."""
-
-    name: str
-    gone_at: int | None = None
-
-
 def mark_of(source: int, id: str) -> str:
-    """Return the mark of an intent, which also says whose outbox has it."""
+    """Return the mark of an intent; it also names the partition whose outbox has the intent."""
     return f"{source} {id}"
 
 
@@ -301,15 +294,14 @@ def time_of(env: Env) -> Plan[int]:
     return int(now)
 
 
-def marks(env: Env) -> Plan[tuple[int, list[AppliedMark]]]:
-    """Return the time, and some of the marks."""
-    now, flat = yield from read(env, [b"HRANDFIELD", env.key("applied"), BATCH, b"WITHVALUES"])
-    pairs = zip(flat[::2], flat[1::2], strict=True)
-    return now, [AppliedMark(name.decode(), int(at) if at != HELD else None) for name, at in pairs]
+def marks(env: Env) -> Plan[list[str]]:
+    """Return some of the marks."""
+    _, found = yield from read(env, [b"HRANDFIELD", env.key("applied"), BATCH])
+    return [name.decode() for name in found]
 
 
 def sweep(env: Env, gone: Sequence[str]) -> Plan[None]:
-    """Note which intents are gone; forget those that have been for long.
+    """Record which intents are gone, and forget marks of those that have been gone for long.
 
     A process that still holds such an intent may store its part for COMMIT_WITHIN_US, no longer.
     """

@@ -1,10 +1,10 @@
-"""Mirrors: what stands in a partition for a job of another one.
+"""Mirrors: copies of a job's state in the partitions where other jobs wait for it.
 
-A job that waits for a job of another partition waits for its mirror, which is in its own: a
-document with the same id that is never claimable and that no reader is shown. When the job has
-ended, its partition has an entry for this one in its outbox (``outbox.py``). Who delivers it ends
-the mirror, and the jobs that wait follow in the same commit, by the rules that hold everywhere. A
-mirror that has ended is the memory that the entry was applied: a second delivery changes nothing.
+A job that waits for a job of another partition waits for its mirror instead, which is in its own
+partition: a document with the same id that is never claimable and that readers do not see. When
+the job has ended, the outbox of its partition has a report of that (``entries.py``). Delivering it
+ends the mirror, and the waiting jobs follow in the same commit, by the same rules as everywhere. A
+mirror that has ended also records that the report was applied: a second delivery does nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fencepost.store.plan import Plan
 from fencepost.store.redis.documents.document import decode_body, document_of, revision_of
 from fencepost.store.redis.documents.job import Kept
 from fencepost.store.redis.documents.unit import Unit
-from fencepost.store.redis.flows.dependents import follow
+from fencepost.store.redis.flows.dependents import follow, wait_again
 from fencepost.store.redis.jobs.catalog import Env, field, number_text, read
 from fencepost.store.redis.jobs.edit import set_priority
 from fencepost.store.redis.partitions.numbers import HIDDEN, MIRRORS
@@ -41,7 +41,7 @@ VERSION_BITS = 32
 
 
 class Mirror(msgspec.Struct, frozen=True, kw_only=True):
-    """A job, as far as it matters to those that wait for it in another partition."""
+    """The state of a job, as far as jobs that wait for it in another partition need it."""
 
     id: str
     type: str
@@ -54,11 +54,11 @@ class Mirror(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 0
     """The revision of the job of which this is known; a mirror never goes back to an older one."""
     is_forced: bool = False
-    """Whether it counts even so: a server that lost its last moments counts revisions again."""
+    """Whether it counts all the same: a server that lost its last writes counts revisions again."""
 
 
 def mirror_of(kept: Kept, id: str, result: Body | None) -> Mirror:
-    """Return what stands for a job elsewhere, under an id."""
+    """Return the mirror of a job, under an id."""
     is_over = kept.state.is_terminal
     return Mirror(
         id=id,
@@ -114,7 +114,7 @@ def results_of(env: Env, seqs: Sequence[int]) -> Plan[dict[int, Body | None]]:
 
 
 def standing(env: Env, job_ids: Sequence[str]) -> Plan[list[Mirror | None]]:
-    """Return how jobs of this partition stand, None for those that are not there."""
+    """Return the present state of jobs of this partition; None for those that are not there."""
     unit = Unit(env)
     found = yield from unit.by_id(wanted_ids(job_ids))
     own = {job_id: kept for job_id, kept in found.items() if kept.queue not in HIDDEN}
@@ -157,7 +157,7 @@ def is_mirror(kept: Kept | None) -> TypeGuard[Kept]:
 
 
 def place(unit: Unit, mirrors: Sequence[Mirror]) -> Plan[tuple[Moved, ...]]:
-    """Have these mirrors, as they are now; return the moves of jobs that waited for one."""
+    """Create or update these mirrors; return the moves of jobs that waited for one."""
     wanted = {each.id: each for each in mirrors}
     found = yield from unit.by_id(wanted_ids(list(wanted)))
     yield from unit.reserve(len(wanted) - len(found))
@@ -201,7 +201,7 @@ def _add(unit: Unit, mirror: Mirror) -> Kept:
 
 
 def _refresh(unit: Unit, kept: Kept, mirror: Mirror) -> Plan[tuple[Moved, ...]]:
-    """Bring a mirror up to date, unless it knows better."""
+    """Update a mirror, unless it has a later revision."""
     if not _is_news(kept, mirror):
         return ()
     kept.document.lease_version = mirror.version
@@ -218,7 +218,7 @@ def _refresh(unit: Unit, kept: Kept, mirror: Mirror) -> Plan[tuple[Moved, ...]]:
     document.completed_at = unit.now if is_over else None
     unit.put_body("result", kept, mirror.result)
     if not is_over:
-        yield from _count_up(unit, kept)
+        yield from wait_again(unit, kept)
         return ()
     return (yield from follow(unit, [kept], []))
 
@@ -227,25 +227,15 @@ def _is_news(kept: Kept, mirror: Mirror) -> bool:
     return mirror.is_forced or mirror.version > kept.document.lease_version
 
 
-def _count_up(unit: Unit, kept: Kept) -> Plan[None]:
-    """Let jobs that wait until all have ended wait for the reopened one again."""
-    (seqs,) = yield from unit.children([kept])
-    for child in (yield from unit.jobs(seqs)).values():
-        waits = child.document.waits
-        is_waiting = child.state is State.PENDING and waits is not None and waits[1]
-        if is_waiting and waits and waits[0] == MODE_NUMBER[Mode.ENDED]:
-            child.missing += 1
-
-
 class Applied(msgspec.Struct, frozen=True):
-    """What became of reports: which ones changed nothing and should have, and which jobs moved."""
+    """The effect of reports: those that found no mirror, and the jobs that moved."""
 
     missing: frozenset[str]
     moves: tuple[Moved, ...] = ()
 
 
 def apply(env: Env, reports: Sequence[Mirror]) -> Plan[Applied]:
-    """Bring those mirrors up to date that are there, with the jobs that wait for them."""
+    """Update the mirrors that exist, and the jobs that wait for them."""
     unit = Unit(env)
     yield from unit.start()
     found = yield from unit.by_id(wanted_ids([each.id for each in reports]))
@@ -261,7 +251,7 @@ def apply(env: Env, reports: Sequence[Mirror]) -> Plan[Applied]:
 
 
 def place_alone(env: Env, mirrors: Sequence[Mirror], deadline: int) -> Plan[tuple[Moved, ...]]:
-    """Have these mirrors, for jobs that are about to come."""
+    """Create these mirrors, for jobs that are about to be stored."""
     unit = PartUnit(env)
     yield from unit.start()
     unit.until(deadline)
@@ -271,7 +261,7 @@ def place_alone(env: Env, mirrors: Sequence[Mirror], deadline: int) -> Plan[tupl
 
 
 def needing(env: Env, ids: Sequence[str]) -> Plan[list[str]]:
-    """Return for which of these mirrors jobs wait here, or go by their priorities."""
+    """Return those of these mirrors for which jobs still wait here."""
     unit = Unit(env)
     found = yield from unit.by_id(wanted_ids(ids))
     mirrors = [kept for kept in found.values() if is_mirror(kept)]

@@ -1,13 +1,13 @@
-"""News of jobs that changed by hand, for partitions in which others wait for them.
+"""News: jobs that were changed by hand while jobs of other partitions wait for them.
 
-A job that runs again after its end, or gets another priority, leaves *news* in the commit that
-changes it: an entry that names the job. Who delivers it asks all partitions for mirrors that
-matter, has the next end reported to those, and brings them up to date. A mirror goes by the
-revision that it knows, so news may come late and more than once.
+A job that runs again after its end, or whose priority changes, leaves *news* in the same commit:
+an entry that names the job. Delivery asks every partition for mirrors of it that still matter,
+stores a report for each, so that they learn of its next end, and updates them. A mirror keeps the
+highest revision it has seen, so news may arrive late and more than once.
 
-A job that is being stored meanwhile may rely on what its process saw before. It is stored within
-COMMIT_WITHIN_US, or not at all: news are delivered at once, once more when that is over, and then
-deleted.
+A job that is being submitted at this moment may rely on the state from before. It is stored within
+COMMIT_WITHIN_US or not at all, so news are delivered at once, a second time after that limit, and
+then deleted.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def note_changes(unit: Unit) -> Plan[None]:
         elif kept.document.children and _has_new_priority(kept):
             changed.append(kept)
     if changed:
-        adds = unit.adds  # entries are no jobs that a closed store would refuse
+        adds = unit.adds  # a closed store refuses new jobs, but not entries
         yield from store_plain(unit, [_news_job(kept.id) for kept in changed])
         unit.adds = adds
 
@@ -66,7 +66,7 @@ def _wait_again(unit: Unit, kept: Kept) -> Plan[None]:
 
 
 class Wanted(NamedTuple):
-    """That a partition has to know how a job stands, under an id."""
+    """A report to store: which partition wants the state of which job, and under which id."""
 
     job_id: str
     mirror_id: str

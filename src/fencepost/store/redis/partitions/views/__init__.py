@@ -1,1 +1,1 @@
-"""Looking at all partitions: lists, counts and overviews, put together."""
+"""Reads over all partitions: lists, counts and overviews, merged."""

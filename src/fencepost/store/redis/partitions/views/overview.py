@@ -1,4 +1,4 @@
-"""What every partition has a part of, as one view."""
+"""Queues, types and ended jobs of all partitions, merged into one view."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def ended(
 
 
 def inspect(hub: Hub) -> Plan[list[Finding]]:
-    """Look at the home and at every partition; of these, say what is not in order."""
+    """Return the findings of the home, and of every other partition those that need attention."""
     found: list[Finding] = yield from hub.on(HOME, hub.home.overview.inspect())
     found = [each for each in found if each.code != "unserved"]
     known = sorted((yield from hub.refresh()))

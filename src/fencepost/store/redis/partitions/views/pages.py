@@ -61,7 +61,7 @@ Fetch = Callable[[int, int | None, int], Plan[tuple[list[Head], int | None]]]
 
 
 class Merge:
-    """Items of partitions in one order, read as far as they are needed."""
+    """Items of several partitions in one order; each is read only as far as needed."""
 
     def __init__(self, fetch: Fetch, size: int, step: int = 1) -> None:
         self._fetch = fetch
@@ -82,7 +82,7 @@ class Merge:
             yield from self._fill(number)
 
     def _fill(self, number: int) -> Plan[None]:
-        """Have the next items of a partition, unless it has no more."""
+        """Read the next items of a partition, unless it has no more."""
         while not self._waiting.get(number) and number in self._after:
             after = self._after.pop(number)
             heads, following = yield from self._fetch(number, after, self._size)

@@ -46,7 +46,7 @@ def get(hub: Hub, job_ids: Sequence[str]) -> Plan[list[Job | None]]:
 
 
 def _has_new_strays(hub: Hub) -> Plan[bool]:
-    """Tell whether jobs were moved here since this was looked at last."""
+    """Tell whether jobs have been moved here since the last look."""
     if hub.has_strays:
         return False
     yield from hub.refresh()
@@ -145,7 +145,7 @@ def attempts(hub: Hub, job_id: str) -> Plan[list[Attempt] | None]:
 def dependencies(
     hub: Hub, job_ids: Sequence[str], *, with_results: bool = False
 ) -> Plan[list[list[Dependency]]]:
-    """Return what each job waits for; of jobs of other partitions, how they stand now."""
+    """Return what each job waits for, with the present state of jobs of other partitions."""
     numbers = yield from hub.whereabouts(job_ids)
     found: list[list[Dependency]] = yield from scatter(
         hub,
@@ -159,7 +159,7 @@ def dependencies(
 
 
 def plain_names(hub: Hub, job_ids: Sequence[str]) -> Plan[dict[str, str]]:
-    """Return the ids of the jobs for which ids stand."""
+    """Return the ids of the jobs that these mirrors stand for."""
     asked = list(dict.fromkeys(job_ids))
     named = {job_id: gathered(job_id) for job_id in asked}
     if hub.has_strays:  # of those, any bit may be set
@@ -177,7 +177,7 @@ def _current(hub: Hub, found: list[list[Dependency]]) -> Plan[list[list[Dependen
 
     def current(each: Dependency) -> Dependency:
         job = jobs.get(each.job_id)
-        # One that has ended is shown as live until those that wait for it know of it.
+        # A job that has ended is shown as live until the jobs that wait for it know.
         return each if job is None or job.state.is_terminal else replace(each, state=job.state)
 
     return [[current(each) for each in own] for own in found]

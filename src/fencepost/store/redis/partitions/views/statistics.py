@@ -1,4 +1,4 @@
-"""Counts for charts, flows and refused writes: all are where the jobs are, samples are at home."""
+"""Counts for charts, flows and refused writes of all partitions; only samples are in the home."""
 
 from __future__ import annotations
 
