@@ -136,6 +136,20 @@ def test_the_files_that_are_named_exist() -> None:
     assert missing == set()
 
 
+def test_what_is_named_in_a_file_is_in_it() -> None:
+    """`core/job/outcome.py` (`decide`): a function that was moved or renamed is not found there."""
+    package = ROOT / "src" / "fencepost"
+    pattern = re.compile(r"`([\w/]+\.(?:py|sql|lua))` \(((?:`\w+`(?:, | and )?)+)\)")
+    found = [
+        (file, name)
+        for file, names_ in pattern.findall(page("internals/architecture.md"))
+        for name in re.findall(r"`(\w+)`", names_)
+    ]
+    assert len(found) > 10
+    texts = {file: (package / file).read_text(encoding="utf-8") for file, _ in found}
+    assert [each for each in found if not re.search(rf"\b{each[1]}\b", texts[each[0]])] == []
+
+
 def section(heading: str) -> str:
     """Return a section of the page about the architecture."""
     text = page("internals/architecture.md")

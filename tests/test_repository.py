@@ -136,6 +136,21 @@ def test_a_file_is_named_by_a_noun() -> None:
     assert participles - {f"{term}.py" for term in TERMS} == set()
 
 
+def test_comments_name_files_that_exist() -> None:
+    """A comment that sends its reader to a file which was renamed helps nobody."""
+    places = ("src", "tests", "conformance", "lab", "bench", "tools", "docs")
+    paths = [path for path in tracked_files() if path.relative_to(ROOT).parts[0] in places]
+    known = [f"/{path.relative_to(ROOT)}" for path in paths] + ["/manage.py"]
+    named = {
+        (str(path.relative_to(ROOT)), name)
+        for path in SOURCES
+        for name in re.findall(r"``([\w/]+\.(?:py|sql|lua))``", path.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 50
+    missing = [each for each in named if not any(path.endswith(f"/{each[1]}") for path in known)]
+    assert missing == []
+
+
 ENGINES = ("store/sqlite/", "store/postgres/", "store/redis/")
 
 

@@ -35,7 +35,7 @@ MUTANTS = (
     _mutant(
         "heartbeats",
         "a heartbeat extends from the worker's now",
-        "postgres.jobs.settle",
+        "postgres.jobs.heartbeat",
         "params = (env.now, encode_json(asked))",
     ),
     _mutant(

@@ -99,7 +99,7 @@ DEADLINES = (
         Place.SQLITE,
         "heartbeat-passes-the-timeout",
         "a heartbeat extends a lease past the job's execution timeout",
-        f"{SQLITE}.jobs.settle",
+        f"{SQLITE}.jobs.heartbeat",
         (
             "min(now + seconds_to_us(asked), latest))",
             "max(now + seconds_to_us(asked), 0 * latest))",
@@ -173,7 +173,7 @@ DEADLINES = (
         Place.SQLITE,
         "heartbeat-forgets-the-jobs-time",
         "a heartbeat that names no time extends by the claim's, not by the job's own",
-        f"{SQLITE}.jobs.settle",
+        f"{SQLITE}.jobs.heartbeat",
         (
             "asked = ttl_of(policy, (job.lease_ttl or 0) / 1e6)",
             "asked = (job.lease_ttl or 0) / 1e6",

@@ -101,7 +101,7 @@ LEASES = (
     _mutant(
         "heartbeat-revives",
         "a heartbeat extends a lease that has run out",
-        "jobs.settle",
+        "jobs.heartbeat",
         "job = leased(jobs, beat, now)",
         "job = leased(jobs, beat, 0)",
         "TestLeases",
@@ -109,7 +109,7 @@ LEASES = (
     _mutant(
         "heartbeat-shortens",
         "a heartbeat sets the expiry, also to an earlier time",
-        "jobs.settle",
+        "jobs.heartbeat",
         "return max(job.lease_expires_at, min(now + seconds_to_us(asked), latest))",
         "return min(now + seconds_to_us(asked), latest)",
         "TestLeases",

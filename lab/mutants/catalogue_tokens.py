@@ -206,7 +206,7 @@ MUTANTS = (
     _mutant(
         "roles-are-not-checked",
         "any token may do everything",
-        "http.request.endpoint",
+        "http.roles",
         "if principal.roles.isdisjoint(self._roles):",
         "if not principal.roles:",
         ROLES,
@@ -214,7 +214,7 @@ MUTANTS = (
     _mutant(
         "scoped-token-asks-of-the-store",
         "a token for one queue may ask about all of them",
-        "http.request.endpoint",
+        "http.roles",
         "if route.is_store_wide and principal.queues is not None:",
         "if route.is_store_wide and principal.queues == frozenset():",
         ROLES,

@@ -37,8 +37,8 @@ from fencepost.store.interface.queue import (
     Spawned,
 )
 from fencepost.store.plan import Operation
+from fencepost.store.postgres.jobs.heartbeat import HEARTBEAT
 from fencepost.store.postgres.jobs.lease import read_token
-from fencepost.store.postgres.jobs.settle import HEARTBEAT
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.sql.codec import encode_json
 

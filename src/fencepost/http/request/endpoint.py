@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from fencepost.actions.local.access import begin
 from fencepost.core.access.audit import Action, bounded, make_action
 from fencepost.core.access.bounds import TOKEN_RECHECK_SECONDS
-from fencepost.core.access.tokens import Principal, Role
+from fencepost.core.access.tokens import Principal
 from fencepost.core.values.names import id_text
 from fencepost.errors import (
     FencepostError,
@@ -36,6 +36,7 @@ from fencepost.http.request.read import (
     text_of,
 )
 from fencepost.http.request.route import Route
+from fencepost.http.roles import RoleCheck
 from fencepost.http.scope import withheld
 from fencepost.http.server.bodies import HeldBytes
 from fencepost.http.server.framing import is_plain
@@ -65,7 +66,7 @@ class Endpoint:
         self._api = api
         self._query, self._body = readers(route)
         self._body_max = api.body_max(route)
-        self._roles = frozenset((*route.roles, Role.ADMIN))
+        self._roles = RoleCheck(route)
         self._counted: dict[int, tuple[Key, Key]] = {}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -87,7 +88,7 @@ class Endpoint:
         try:
             check_path(scope)
             principal = await self._known(scope)
-            self._check_allowed(principal)
+            self._roles.check(principal)
             call = await self._read(scope, headers, inbox, principal, request_id)
             if clock.monotonic() - start >= TOKEN_RECHECK_SECONDS:
                 await call.check_again()  # the token may have been revoked while the body came
@@ -121,7 +122,7 @@ class Endpoint:
     async def _allowed(self, scope: Any, *, is_repeated: bool = False) -> Principal:
         """Return who sent a request, or raise if they may not."""
         principal = await self._known(scope, is_repeated=is_repeated)
-        self._check_allowed(principal)
+        self._roles.check(principal)
         return principal
 
     async def _known(self, scope: Any, *, is_repeated: bool = False) -> Principal:
@@ -131,23 +132,6 @@ class Endpoint:
         return await self._api.authenticator.admit(
             scope["headers"], method=scope["method"], is_repeated=is_repeated
         )
-
-    def _check_allowed(self, principal: Principal) -> None:
-        """Raise ForbiddenError unless the route allows *principal*."""
-        route = self.route
-        if not route.roles:
-            return
-        if principal.roles.isdisjoint(self._roles):
-            wanted = " or ".join(route.roles)
-            raise ForbiddenError(
-                f"token {principal.name!r} lacks role {wanted}; create another with: "
-                f"fencepost tokens create NAME --role {route.roles[0]}"
-            )
-        if route.is_store_wide and principal.queues is not None:
-            raise ForbiddenError(
-                f"this concerns all queues, and token {principal.name!r} may use only "
-                f"{', '.join(sorted(principal.queues))}"
-            )
 
     def _is_on_record(self, error: FencepostError) -> bool:
         """Return whether *error* refuses an operator's action, rather than a failure of it.

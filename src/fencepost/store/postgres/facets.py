@@ -28,6 +28,7 @@ from fencepost.store.postgres.jobs import (
     control,
     edit,
     enqueue,
+    heartbeat,
     lease,
     search,
     settle,
@@ -78,7 +79,7 @@ def facets(env: Env) -> Facets:
 class PostgresQueue(BoundFacet[Env], QueueFacet):
     enqueue = bound(enqueue.enqueue)
     claim = bound(claim.claim)
-    heartbeat = bound(settle.heartbeat)
+    heartbeat = bound(heartbeat.heartbeat)
     held = bound(lease.held)
     save = bound(settle.save)
     settle = bound(settle.settle)

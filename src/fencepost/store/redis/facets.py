@@ -27,6 +27,7 @@ from fencepost.store.redis.jobs import (
     control,
     edit,
     enqueue,
+    heartbeat,
     lease,
     read,
     search,
@@ -78,7 +79,7 @@ def facets(env: Env, joins: JoinsFacet) -> Facets:
 class RedisQueue(BoundFacet[Env], QueueFacet):
     enqueue = bound(enqueue.enqueue)
     claim = bound(claim.claim)
-    heartbeat = bound(settle.heartbeat)
+    heartbeat = bound(heartbeat.heartbeat)
     held = bound(lease.held)
     save = bound(settle.save)
     settle = bound(settle.settle)

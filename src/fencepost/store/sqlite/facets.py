@@ -23,7 +23,16 @@ from fencepost.store.interface.store import Facets
 from fencepost.store.interface.upkeep import UpkeepFacet
 from fencepost.store.sqlite.flows import enqueue, spawn
 from fencepost.store.sqlite.flows.listing import FLOWS
-from fencepost.store.sqlite.jobs import claim, control, edit, lease, search, settle, upkeep
+from fencepost.store.sqlite.jobs import (
+    claim,
+    control,
+    edit,
+    heartbeat,
+    lease,
+    search,
+    settle,
+    upkeep,
+)
 from fencepost.store.sqlite.jobs.catalog import Env
 from fencepost.store.sqlite.jobs.read import READER, SETTINGS
 from fencepost.store.sqlite.limits import rates
@@ -62,7 +71,7 @@ def facets(env: Env, reading: Env, joins: JoinsFacet) -> Facets:
 class SqliteQueue(BoundFacet[Env], QueueFacet):
     enqueue = bound(enqueue.enqueue)
     claim = bound(claim.claim)
-    heartbeat = bound(settle.heartbeat)
+    heartbeat = bound(heartbeat.heartbeat)
     held = bound(lease.held)
     save = bound(settle.save)
     settle = bound(settle.settle)

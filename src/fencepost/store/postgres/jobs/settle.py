@@ -1,4 +1,4 @@
-"""Writes under a lease: heartbeats, settlements, checkpoints; refused without a valid one."""
+"""Writes under a lease: settlements, checkpoints, progress; refused without a valid one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,8 @@ from fencepost.core.job.job import Body
 from fencepost.core.job.lifecycle import TERMINAL, Event, State
 from fencepost.core.job.outcome import Settlement
 from fencepost.core.values.payload import NULL
-from fencepost.core.values.times import from_us, seconds_to_us
 from fencepost.store.interface.queue import (
     AlreadySettled,
-    Beat,
-    Extended,
-    HeartbeatReply,
     LeaseLost,
     Moved,
     Save,
@@ -44,7 +40,6 @@ from fencepost.store.postgres.jobs.rows import body_fields, plain_json
 from fencepost.store.sql.codec import encode_json
 from fencepost.store.sql.endings import Ending
 
-HEARTBEAT = "select fencepost.heartbeat(%s, %s)::text"
 SAVE = "select fencepost.save(%s, %s, %s, %s, %s, %s, %s)"
 COMPLETE = "select fencepost.complete(%s, %s, %s)::text"
 HOLD_ALL = "select fencepost.hold_all(%s, %s, %s, %s::bigint[], %s::bigint[])"
@@ -73,35 +68,6 @@ class _Completed(msgspec.Struct):
 
 
 _completed = msgspec.json.Decoder(_Completed)
-_extended = msgspec.json.Decoder(list[tuple[int, int, int]])
-
-
-def heartbeat(env: Env, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:
-    """Extend each lease that is still valid; an expired one is not revived."""
-    groups: dict[tuple[str, int | None], list[int]] = {}
-    keys: list[tuple[str, int | None, int]] = []
-    for beat in beats:
-        fence = read_token(beat.token, beat.job_id)
-        ttl = None if beat.lease_ttl is None else seconds_to_us(beat.lease_ttl)
-        keys.append((fence.lease_token, ttl, fence.seq))
-        if fence is not NOWHERE:
-            groups.setdefault((fence.lease_token, ttl), []).append(fence.seq)
-    extended: dict[tuple[str, int | None, int], int] = {}
-    if groups:
-        ordered = sorted(groups, key=lambda key: (key[0], key[1] or 0))
-        asked = [[*key, array(groups[key])] for key in ordered]
-        leases = sorted({lease_token for lease_token, _ in ordered})
-        params = (env.now, encode_json(asked))
-        ((text,),) = yield Statement(HEARTBEAT, params, alone=True, leases=leases)
-        extended = {(*ordered[n - 1], seq): end for n, seq, end in _extended.decode(text)}
-    replies: list[HeartbeatReply] = []
-    for beat, key in zip(beats, keys, strict=True):
-        expires_at = extended.get(key)
-        if expires_at is None:
-            replies.append(LeaseLost(beat.job_id))
-        else:
-            replies.append(Extended(beat.job_id, from_us(expires_at)))
-    return (yield from with_states(replies))
 
 
 def save(env: Env, saves: Sequence[Save]) -> Plan[list[SaveReply]]:

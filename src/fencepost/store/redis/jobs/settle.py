@@ -1,4 +1,4 @@
-"""Writes under a lease: heartbeats, settlements, checkpoints; refused without a valid one."""
+"""Writes under a lease: settlements, checkpoints, progress; refused without a valid one."""
 
 from __future__ import annotations
 
@@ -7,13 +7,9 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from fencepost.core.job.outcome import Settlement
-from fencepost.core.job.timeouts import deadline, ttl_of
-from fencepost.core.values.times import from_us, seconds_to_us
+from fencepost.core.values.times import from_us
 from fencepost.store.interface.queue import (
     AlreadySettled,
-    Beat,
-    Extended,
-    HeartbeatReply,
     LeaseLost,
     Save,
     Saved,
@@ -23,7 +19,6 @@ from fencepost.store.interface.queue import (
     settled_in_order,
 )
 from fencepost.store.plan import Plan
-from fencepost.store.redis.documents.document import LeaseRecord
 from fencepost.store.redis.documents.job import Kept
 from fencepost.store.redis.documents.unit import Unit
 from fencepost.store.redis.flows.dependents import end_all
@@ -76,29 +71,6 @@ def _refusal(kept: Kept | None, job_id: str, claim: str) -> AlreadySettled | Lea
     if kept is not None and claim and kept.document.settled_token == claim and is_of(kept, job_id):
         return AlreadySettled(job_id, kept.state)
     return LeaseLost(job_id)
-
-
-def heartbeat(env: Env, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:
-    """Extend each lease that is still valid; an expired one stays expired."""
-    unit = Unit(env)
-    replies: list[HeartbeatReply] = []
-    for beat, kept in (yield from leased(unit, beats)):
-        if kept is None or kept.lease is None:
-            replies.append(LeaseLost(beat.job_id))
-            continue
-        expires_at = _extended(kept, kept.lease, beat, unit.now)
-        kept.lease = kept.lease._replace(expires_at=expires_at)
-        replies.append(Extended(beat.job_id, from_us(expires_at)))
-    replies = yield from with_states(unit, replies)
-    yield from unit.commit()
-    return replies
-
-
-def _extended(kept: Kept, lease: LeaseRecord, beat: Beat, now: int) -> int:
-    """Return the new expiry of a lease: never earlier than before, never past its deadline."""
-    asked = ttl_of(kept.policy, lease.ttl / 1e6) if beat.lease_ttl is None else beat.lease_ttl
-    latest = deadline(kept.policy, lease.started_at, lease.grace)
-    return max(lease.expires_at, min(now + seconds_to_us(asked), latest))
 
 
 def save(env: Env, saves: Sequence[Save]) -> Plan[list[SaveReply]]:

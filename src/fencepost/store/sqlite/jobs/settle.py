@@ -1,4 +1,4 @@
-"""Writes under a lease: heartbeats, settlements, checkpoints; refused without a valid one."""
+"""Writes under a lease: settlements, checkpoints, progress; refused without a valid one."""
 
 from __future__ import annotations
 
@@ -9,16 +9,12 @@ import msgspec
 
 from fencepost.core.job.lifecycle import Event, State
 from fencepost.core.job.outcome import Settlement
-from fencepost.core.job.policy import DEFAULT_POLICY, Policy
-from fencepost.core.job.timeouts import deadline, ttl_of
 from fencepost.core.values.names import wanted_ids
 from fencepost.core.values.payload import NULL
-from fencepost.core.values.times import from_us, seconds_to_us
+from fencepost.core.values.times import from_us
 from fencepost.store.interface.queue import (
     AlreadySettled,
     Beat,
-    Extended,
-    HeartbeatReply,
     LeaseLost,
     Moved,
     Save,
@@ -51,11 +47,6 @@ select cast(json_group_array(
 """
 LOCATE_ROWS = f"select {LIVE_COLUMNS} from jobs where seq in (select value from json_each(?))"
 STATES = "select id, state from jobs where id in ({values})"
-EXTEND = """
-with beat(seq, expires_at) as ({values})
-update jobs set lease_expires_at = max(jobs.lease_expires_at, beat.expires_at)
-from beat where jobs.seq = beat.seq
-"""
 # The rule of is_valid as a condition; one statement per claim: its jobs share lane and token.
 COMPLETE_VALID = f"""
 with done(seq, id, result, result_encoding) as ({{values}})
@@ -231,35 +222,6 @@ def _refusal(job: LiveRow | None, job_id: str, lease_token: str) -> AlreadySettl
     if job is not None and lease_token and job.settled_token == lease_token and _is_id(job, job_id):
         return AlreadySettled(job_id, job.state)
     return LeaseLost(job_id)
-
-
-def heartbeat(env: Env, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:
-    """Extend each lease that is still valid; an expired one stays expired."""
-    now = env.clock.now_us()
-    jobs = yield from locate(beat.token for beat in beats)
-    policies = yield from env.catalog.policies({job.policy for job in jobs.values()})
-    replies: list[HeartbeatReply] = []
-    rows: dict[int, tuple[int, int]] = {}
-    for beat in beats:
-        job = leased(jobs, beat, now)
-        if job is not None:
-            policy = policies.get(job.policy, DEFAULT_POLICY)
-            expires_at = max(_extended(job, policy, beat, now), rows.get(job.seq, (0, 0))[1])
-            rows[job.seq] = (job.seq, expires_at)
-            replies.append(Extended(beat.job_id, from_us(expires_at)))
-        else:
-            replies.append(LeaseLost(beat.job_id))
-    for sql, params in values(EXTEND, list(rows.values())):
-        yield Statement(sql, params)
-    return (yield from with_states(replies))
-
-
-def _extended(job: LiveRow, policy: Policy, beat: Beat, now: int) -> int:
-    """Return the new expiry of a lease: never earlier than before, never past its deadline."""
-    assert job.lease_expires_at is not None and job.started_at is not None
-    asked = ttl_of(policy, (job.lease_ttl or 0) / 1e6) if beat.lease_ttl is None else beat.lease_ttl
-    latest = deadline(policy, job.started_at, job.timeout_grace or 0)
-    return max(job.lease_expires_at, min(now + seconds_to_us(asked), latest))
 
 
 def save(env: Env, saves: Sequence[Save]) -> Plan[list[SaveReply]]:
