@@ -248,7 +248,7 @@ class TestSessions:
         assert sessions(h) == [*opened[1:], last.record]
 
     def test_sessions_survive_their_store_object(self, h: Harness) -> None:
-        """A server that is started anew signs nobody out, and one that was closed stays so."""
+        """A server that is started again signs nobody out, and one that was closed stays so."""
         token = add(h)
         closed, kept = open_session(h, token), open_session(h, token)
         h.run(h.store.access.close_session(closed.record.id))

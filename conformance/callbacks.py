@@ -219,7 +219,7 @@ class TestCallbacks:
     def test_a_replay_keeps_the_address_unless_it_is_given_another(
         self, h: Harness, given: str | None
     ) -> None:
-        """One that is encrypted belongs to its job, and is given anew to the fresh one."""
+        """One that is encrypted belongs to its job, and is given again to the fresh one."""
         dead = h.submit("a", callback_url=URL)
         bring(h, dead, State.FAILED)
         payload = h.get(dead).payload_body

@@ -348,7 +348,7 @@ class TestFiring:
         assert fire(h, firing(tick)) == [NotDue("report")]
 
     def test_the_key_of_a_tick_is_a_second_line_of_defence(self, h: Harness) -> None:
-        """Forgotten and declared anew, a cron makes no second job of the same tick."""
+        """Forgotten and declared again, a cron makes no second job of the same tick."""
         declare(h, definition(h))
         tick = h.advance(HOUR)
         [first] = fire(h, firing(tick))

@@ -44,7 +44,7 @@ class TestUnreadable:
     def test_it_counts_from_the_first_time_however_often_the_store_is_opened(
         self, h: Harness
     ) -> None:
-        """The attempts that are kept say so; a restart does not begin it anew."""
+        """The attempts that are kept say so; a restart does not begin it again."""
         job_id = h.submit()
         begun = h.now
         for _ in range(4):

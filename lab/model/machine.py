@@ -354,7 +354,7 @@ class StoresAgree(Contending):
 
     @rule(number=st.integers(0, 5))
     def reopen(self, number: int) -> None:
-        """Open the stores again; now and then, since connecting and planning anew takes time."""
+        """Open the stores again; now and then, since connecting and planning again takes time."""
         if number == 0:
             self.comparison.reopen()
             self.comparison.look()

@@ -41,7 +41,7 @@ def test_a_change_of_the_code_reaches_the_next_job_and_refuses_no_request(comman
         edit(command, "return a + b", "return a * 100 + b")
 
         def is_new() -> bool:
-            # Connected anew each time, as strangers do: also in mid-restart.
+            # Connected again each time, as strangers do: also in mid-restart.
             with httpx.Client(base_url=client.base_url, timeout=30) as stranger:
                 return bool(result_of_add(stranger) == 102)
 

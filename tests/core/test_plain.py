@@ -32,7 +32,7 @@ def test_the_day_is_one_of_utc() -> None:
 
 
 def test_a_day_that_has_passed_refuses_and_is_no_error() -> None:
-    """An app that names one need not be deployed anew on the day after."""
+    """An app that names one need not be deployed again on the day after."""
     assert not parse_plain("accept until 2020-01-01", NOW).accepts(NOW)
 
 

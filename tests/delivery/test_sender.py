@@ -269,7 +269,7 @@ def test_the_address_that_was_checked_is_the_one_connected_to() -> None:
 def test_a_name_that_turns_private_is_refused_when_it_is_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Every delivery checks anew: a check of yesterday says nothing of today."""
+    """Every delivery checks again: a check of yesterday says nothing of today."""
     answers = [[PUBLIC], [PRIVATE]]
     connected: list[Any] = []
 

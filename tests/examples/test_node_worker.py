@@ -403,7 +403,7 @@ MUTANTS = {
 def test_a_worker_with_a_defect_is_found_out(bench: Bench, name: str) -> None:
     check, old, new = MUTANTS[name]
     text = WORKER.read_text()
-    assert text.count(old) == 1, "the worker has changed: plant this defect anew"
+    assert text.count(old) == 1, "the worker has changed: plant this defect again"
     (bench.folder / "worker.mjs").write_text(text.replace(old, new))
     bench.patience = SHORT
     with pytest.raises(AssertionError):

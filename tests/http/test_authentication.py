@@ -276,6 +276,6 @@ async def test_a_token_that_was_good_is_looked_at_again_whenever_tokens_were_rea
     app.tokens.revoke("ci")
     late = app.tokens.create("late", roles="admin")
     clock.advance(TOKEN_LOOK_SECONDS)
-    assert (await authenticator.identify(bearer(late.text))).name == "late", "reads them anew"
+    assert (await authenticator.identify(bearer(late.text))).name == "late", "reads them again"
     with pytest.raises(UnauthenticatedError):
         await authenticator.identify(bearer(first.text))

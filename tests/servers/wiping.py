@@ -76,7 +76,7 @@ CLEAR = EMPTY.replace("'public')\n    loop", "'public', 'fencepost')\n    loop")
 assert CLEAR != EMPTY
 
 # Of all that a schema consists of, where its row is and which transaction wrote that. What is said
-# of a table or an index is compared itself: its row is written anew when it is truncated.
+# of a table or an index is compared itself: its row is written again when it is truncated.
 FINGERPRINT = """
 with ours as (select * from pg_class where relnamespace = to_regnamespace('fencepost')),
 parts(part, id, version) as (

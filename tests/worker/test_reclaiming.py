@@ -1,4 +1,4 @@
-"""A worker that is given its own job anew, because it had lost the lease without noticing."""
+"""A worker that is given its own job again, because it had lost the lease without noticing."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def clients_exhausted(scene: Scene) -> None:
 
 
 def rewritten_log(scene: Scene) -> None:
-    """Kill the server while it writes its append-only file anew."""
+    """Kill the server while it writes its append-only file again."""
     stage = _server(scene)
     with stage.admin() as admin:
         admin.bgrewriteaof()

@@ -97,7 +97,7 @@ class LocalActions:
 
 @dataclass(kw_only=True, eq=False)
 class Session:
-    """One app's way to its store. Opened lazily, and anew in a forked child."""
+    """One app's way to its store. Opened lazily, and again in a forked child."""
 
     url: str
     clock: Clock

@@ -23,7 +23,7 @@ class SubmittedJob(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    id: str = Field(description="The id of the job, for asking how it stands.")
+    id: str = Field(description="The id of the job, with which to ask for its state.")
     type: str
     state: State = Field(description="The state at the submission.")
     duplicate: bool = Field(

@@ -78,5 +78,5 @@ def current() -> System:
 def boot() -> str:
     """Name the time from one start of the machine to the next; raises OSError if nobody knows."""
     if not current().has_proc:
-        raise OSError("this system has no name for the time since it was started")
+        raise OSError("this system does not say when it was started")
     return BOOT.read_text().strip()

@@ -264,7 +264,7 @@ class LoopLag:
         self._worst = max(self._worst or 0.0, lag)
 
     def take(self) -> float | None:
-        """Return the worst lag in milliseconds' precision, and begin anew; None if unknown."""
+        """Return the worst lag in milliseconds' precision, and start again; None if unknown."""
         worst, self._worst = self._worst, None
         return None if worst is None else round(worst, 3)
 

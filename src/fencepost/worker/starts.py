@@ -69,7 +69,7 @@ class StartRecord:
         self.path = folder / f"{sha256(worker.encode()).hexdigest()[:24]}{SUFFIX}"
         if self.path.exists():
             # A handler of an earlier run of this worker may still be running in a thread.
-            raise FileExistsError(f"{self.path} is left of an earlier run, which held jobs")
+            raise FileExistsError(f"{self.path} was left by an earlier run, which held jobs")
         unnamed = self.path.with_suffix(".new")
         self._fd = os.open(unnamed, OPEN | os.O_CREAT | os.O_EXCL, 0o600)
         try:

@@ -1,4 +1,4 @@
-"""What changes between a read and a commit: the commit sees it, and the operation begins anew.
+"""What changes between a read and a commit: the commit sees it, and the operation starts again.
 
 Not in the conformance suite: only here is there a moment between the two, and a way into it.
 """
@@ -93,7 +93,7 @@ def test_a_job_that_was_claimed_before_its_cancellation_loses_its_lease(h: Harne
 def test_of_two_parents_that_end_at_once_neither_is_forgotten(
     h: Harness, other: RedisStore
 ) -> None:
-    """Both read that two are missing: the one that commits second begins anew."""
+    """Both read that two are missing: the one that commits second starts again."""
     parents = h.submit_many(2)
     h.enqueue(NewJob(type="child", after=Dependencies(tuple(parents))))
     first, second = h.claim().jobs

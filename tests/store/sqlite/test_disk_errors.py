@@ -114,7 +114,7 @@ def test_after_an_error_all_of_the_log_is_brought_to_the_file_before_the_next_wr
         run(store, enqueue(store), colour)
     (seq,) = wal_sequence(path)
     run(store, enqueue(store), colour)
-    # A log that was begun anew: what was in it is in the file.
+    # A log that was started again: what was in it is in the file.
     assert wal_sequence(path) != (seq,)
     assert count_without_the_log(path) == 1
     assert run(store, store.reader.count(JobFilter()), colour) == 2
@@ -297,7 +297,7 @@ def test_a_repair_that_failed_writes_nothing_over_a_log_that_another_has_begun_a
 def test_a_file_that_the_disk_confirms_and_did_not_keep_is_written_once_more(
     store: SqliteStore, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before the log, which has it all, is begun anew."""
+    """Before the log, which has it all, is started again."""
     for _ in range(5):
         store.run(enqueue(store))
     store._database._lock.mark()
@@ -433,7 +433,7 @@ def test_on_a_disk_that_really_failed_nothing_acknowledged_is_lost_in_a_power_cu
 def test_a_checkpoint_that_really_failed_is_made_again_on_the_disk_not_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log could be forced, the file could not: SQLite copies anew what memory takes for there.
+    """The log could be forced, the file could not: SQLite copies again what memory takes for there.
 
     ext4 confirms that, and shows zeros after a restart, unless memory has forgotten it before.
     """

@@ -52,7 +52,7 @@ def overlapping_readers(path: str) -> Iterator[None]:
     """Read all the time: each snapshot begins before the last one ends.
 
     Each lasts for some writes. If it lasted for none, readers would now and then find the whole log
-    in the file, use the file alone, and let the log begin anew.
+    in the file, use the file alone, and let the log start again.
     """
     stop, began = threading.Event(), threading.Event()
 
@@ -81,7 +81,7 @@ def overlapping_readers(path: str) -> Iterator[None]:
 
 
 def test_beside_readers_that_overlap_the_log_stays_below_its_limit(path: str) -> None:
-    """Without a wait for them there is never a moment at which it could begin anew."""
+    """Without a wait for them there is never a moment at which it could start again."""
     store = SqliteStore(path)
     longest = 0
     with overlapping_readers(path):
@@ -136,7 +136,7 @@ def test_a_reader_that_stays_is_waited_for_now_and_then_and_named(
         assert found.level == "warn"
         assert f"process {reader.pid}" in found.text
         reader.communicate(timeout=60)
-    # All of it is folded in at the next look; the write after that begins it anew.
+    # All of it is folded in at the next look; the write after that begins it again.
     for _ in range(20):
         submit(store)
     assert frames(path) < LOG_PAGES_MAX
@@ -161,7 +161,7 @@ def test_a_checkpoint_that_fails_takes_no_write_back(
 
 
 def test_a_log_is_measured_by_its_own_frames(path: str) -> None:
-    """Frames from before it was begun anew stand behind its end, with other salts."""
+    """Frames from before it was started again stand behind its end, with other salts."""
     store = SqliteStore(path)
     log = store._database._log
     with closing(sqlite3.connect(path)) as other:  # away with the pages of the tables

@@ -283,7 +283,7 @@ store.close()
     assert attack == "nothing\n"
     waiting.communicate("\n", timeout=60)
     assert waiting.returncode == 0
-    # All have closed, and SQLite has deleted its log: the other begins it anew.
+    # All have closed, and SQLite has deleted its log: the other begins it again.
     use("0o077", url, open_folder, OTHER)
     use("0o077", url, open_folder, FIRST)
 

@@ -89,7 +89,7 @@ class LocalReplays(StoreActions):
             reply: Advanced | None = yield self._store.replays.advance(changed)
             if reply is not None:
                 return view_of(reply.replay)
-        raise StateConflictError(f"replay {replay_id} changes all the time; try again")
+        raise StateConflictError(f"replay {replay_id} is being changed by others; try again")
 
 
 def _named(found: ReplayList, replay_id: str, within: Iterable[str] | None) -> BulkReplay:

@@ -153,7 +153,7 @@ def runs(settings: Settings, name: str, limit: int) -> None:
     """List the last runs of cron NAME, the newest first."""
     with settings.opened() as app:
         found = app.crons.runs(name, limit=limit)
-    echo_list(settings, {"runs": found}, RUN_COLUMNS, found, empty="no run is kept")
+    echo_list(settings, {"runs": found}, RUN_COLUMNS, found, empty="no runs are kept")
 
 
 def _find(app: App, name: str) -> CronView:

@@ -101,7 +101,13 @@ def ls_workers(settings: Settings, gone: bool) -> None:
     with settings.opened() as app:
         found = app.workers.gone() if gone else app.workers.list()
     if gone:
-        echo_list(settings, {"workers": found}, WORKER_COLUMNS, found, empty="none is gone")
+        echo_list(
+            settings,
+            {"workers": found},
+            WORKER_COLUMNS,
+            found,
+            empty="no worker stopped or fell silent within an hour",
+        )
         return
     empty = f"no live workers; next: {settings.say('worker', 'APP')}"
     echo_list(settings, {"workers": found}, WORKER_COLUMNS, found, empty=empty)

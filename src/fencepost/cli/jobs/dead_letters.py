@@ -78,9 +78,9 @@ def selection_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @dlq.command("replay")
 @selection_options
 @option("--queue", help="With --rate: of this queue.")
-@option("--rate", type=float, help="So many a second, by a worker or server in the background.")
+@option("--rate", type=float, help="This many a second, by a worker or server in the background.")
 @option("--stop-above", help="With --rate: stop if a larger share fails again, such as 20%.")
-@option("--stop-failures", type=int, help="With --rate: stop once so many failed again.")
+@option("--stop-failures", type=int, help="With --rate: stop once this many failed again.")
 @store_options
 def replay(
     settings: Settings,
@@ -120,7 +120,7 @@ def _share(text: str) -> float:
     try:
         return float(text.removesuffix("%")) / 100
     except ValueError:
-        raise click.BadParameter(f"{text!r} is no percentage; write 20%") from None
+        raise click.BadParameter(f"{text!r} is not a percentage; write it as 20%") from None
 
 
 REPLAY_COLUMNS: Columns[ReplayView] = {

@@ -26,7 +26,7 @@ class Wish(NamedTuple):
     """That a place has jobs which its quota keeps from starting."""
 
     since: int
-    """When this began; a place whose quota was changed begins anew."""
+    """When this began; a place whose quota was changed starts again."""
     more: int
     """How many more jobs could be started."""
 

@@ -1,4 +1,4 @@
-"""The Redis store: documents, and commits that begin anew if what they read has changed."""
+"""The Redis store: documents, and commits that start again if what they read has changed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TRIES_MAX = 1_000
 CHANGES_MAX = 10
 """How often another server may take over within one operation."""
 NOTHING = (0, -1)
-"""Answers of a script that has written nothing: it has to begin anew, or jobs are refused."""
+"""Answers of a script that has written nothing: it has to start again, or jobs are refused."""
 
 
 class RedisStore(Store):
@@ -91,7 +91,7 @@ class RedisStore(Store):
         return await drive_async(self._steps(operation), perform)
 
     def _steps(self, operation: Operation[T]) -> Generator[_Step, Any, T]:
-        """Yield the statements of an operation, its commit last, and begin anew where it has to."""
+        """Yield the statements of an operation, its commit last; start again where it has to."""
         changes = 0
         for _ in range(TRIES_MAX):
             attempt = _Attempt(operation)

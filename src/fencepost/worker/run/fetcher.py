@@ -272,7 +272,7 @@ class Claimer:
         taken, lost = self._inflight.take(
             claim.jobs, asked_at=self._asked_at, answered_at=self._answered_at
         )
-        # A worker that was stopped for longer than a lease may be given its own job anew. No
+        # A worker that was stopped for longer than a lease may be given its own job again. No
         # heartbeat reaches the old attempt, which is no longer held: it is interrupted here.
         for held in lost:
             interrupt_lost(held, "lease_lost", self._counters)

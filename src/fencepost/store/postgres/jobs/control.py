@@ -1,7 +1,7 @@
 """What operators do: cancel, retry, replay, discard.
 
 Before a terminal job is changed, its row of ``done`` is locked; before a live job is described
-anew, its row of ``submissions``. Only then it is read, and cannot change any more.
+again, its row of ``submissions``. Only then it is read, and cannot change any more.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class StaleError(Exception):
-    """Something that was read has changed since; the operation begins anew."""
+    """Something that was read has changed since; the operation starts again."""
 
 
 def check_commit(answer: int) -> None:

@@ -2,7 +2,7 @@
 
 An operation reads documents, changes them in memory, and commits. The commit is one script: it
 compares what was read with what is there, and if anything has changed, nothing is written and the
-operation begins anew. So every rule stands once, in Python, and no lock is held while it applies.
+operation starts again. So every rule stands once, in Python, and no lock is held while it applies.
 
 What a commit consists of is in ``commit.py``, where jobs are found in ``places.py``.
 """
@@ -320,7 +320,7 @@ class Unit:
     # The commit.
 
     def commit(self) -> Plan[None]:
-        """Write everything; if something has changed, nothing is written, and it begins anew."""
+        """Write everything; if something has changed, nothing is written, and it starts again."""
         if self.env.before_commit is not None:
             yield from self.env.before_commit(self)
         commands = [*self._commands, *self._changes()]
@@ -379,9 +379,9 @@ class Unit:
 
 
 def close_numbers(env: Env, upto: int) -> Plan[None]:
-    """Let nobody store a job under a number that was reserved before, up to *upto*.
+    """Refuse new jobs under numbers up to *upto*, which were reserved before.
 
-    Who reserved one and has not committed yet begins anew, with a higher number.
+    An operation that has reserved one and not committed yet starts again, with a higher number.
     """
     unit = Unit(env)
     known = yield from unit.field(env.key("closed"), CLOSED)

@@ -1,11 +1,11 @@
-"""Scripts on the server that has the keys, and the exact line between not done and unknown.
+"""Runs scripts on the server that has the keys, and tells what was not done from what is unknown.
 
 A connection is opened before anything is sent: if that fails, nothing was done. From the first byte
 of a script to its answer, a broken connection means that the outcome is unknown.
 
-If a server answers that another one has the keys, that one is looked for, and the script is sent
-again, for as long as the store's patience lasts. A redirection to a slot that is on its way (ASK)
-is not followed, but waited for: a script finds all keys of its app in one place, or is not run.
+If a server answers that another one has the keys, the store looks for that one and sends the script
+again, for as long as its patience lasts. While a slot is being moved (ASK), it does not follow the
+redirection but waits: a script finds all keys of its app in one place, or is not run.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class Connections:
     def _wait(self, name: str, pin: ServerPin | None) -> list[Command]:
         """Return the command that waits for replicas, after a script on whose writes one relies."""
         count = self._address.waits_for
-        is_relied_on = pin is None or pin.is_write  # who does not say is on the safe side
+        is_relied_on = pin is None or pin.is_write  # without a word, take the safe side
         if not count or not is_relied_on or name in READS:
             return []
         return [("WAIT", count, self._wait_ms)]
@@ -264,7 +264,7 @@ class Connections:
         return next(self._eras)
 
     def _leave(self, server: Master | None) -> None:
-        """Look for the server anew; its connections are kept if it is still the same one."""
+        """Look for the server again; its connections are kept if it is still the same one."""
         if server is None:
             return
         if self._address.kind is not Deployment.SERVER:

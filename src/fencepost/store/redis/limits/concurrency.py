@@ -1,8 +1,8 @@
 """Slots of concurrency keys: who holds them, and who gets one that is free.
 
-How many jobs of a key are active and how many wait for a slot are counted with every commit. Who
-changes one of the two relies on both, so that of two that do so at once one begins anew: no slot is
-given twice, and no job waits beside a free one.
+How many jobs of a key are active and how many wait for a slot are counted with every commit. A
+commit that changes one of the numbers checks both. So if two commits do so at once, one of them
+starts again: no slot is given twice, and no job waits beside a free one.
 """
 
 from __future__ import annotations

@@ -96,10 +96,10 @@ def discard(hub: Hub, job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:
 def advance(hub: Hub, replay: BulkReplay, requests: Sequence[Replay] = ()) -> Plan[Advanced | None]:
     """Replay dead letters, and keep the replay with what became of them.
 
-    No transaction spans partitions. So the home notes first which dead letters are replayed as
-    which new jobs; then they are replayed where they are; then the home counts them. Who finds a
-    note repeats it. A dead letter that is gone by then was replayed by this very note if there is
-    a job with the id that it gives: so each is replayed once, and counted once.
+    No transaction spans partitions. So the home first records which dead letters become which new
+    jobs; then they are replayed in their partitions; then the home counts them. A leader that finds
+    such a record repeats it. If a dead letter is gone by then, and there is a job with its new id,
+    it was replayed because of this record: each is replayed once, and counted once.
     """
     if not requests:
         return (yield from _keep(hub, replay))

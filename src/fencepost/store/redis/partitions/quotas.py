@@ -6,15 +6,15 @@ quota. The home has the limit, and a *bound* for every partition. What holds at 
 - No more can run in a partition than its bound, and all bounds together are at most the limit.
 - A bound is raised first, in the home, and the quota after it. A quota is lowered first, in the
   partition; then what runs there is counted; then the bound is lowered to the larger of the two.
-- Every change of bounds has a number, by which a partition refuses what is older than the last
-  that it received: neither a raise nor a reduction that was delayed can undo another one.
+- Every change of bounds has a number, and a partition refuses a change that is older than the last
+  one it received: a raise or a reduction that was delayed cannot undo a later one.
 
-Quotas belong to partitions, not to processes: one that dies on the way leaves a bound that is
-higher than what can run, which the next one to ask for room lowers. Only a claim that leaves jobs
-waiting because of the quota comes here, so only stores with such a limit pay for it.
+Quotas belong to partitions, not to processes. A process that dies half-way leaves a bound that is
+higher than what can run; the next process that asks for room lowers it. Only a claim that leaves
+jobs waiting because of the quota comes here, so only stores with such a limit pay for it.
 
-While a new limit takes effect, the home raises no bound. Who finds that its setter died on the way
-goes on in its place.
+While a new limit takes effect, the home raises no bound. If the process that sets the limit dies
+half-way, the next process that notices completes the change.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ class SplitSubmission:
         replies = yield from self.finish(source, reply.job_id, parts, times)
         if self._is_open:
             raise UnknownOutcomeError(
-                "the jobs were accepted, and those of a partition that is away will be stored "
+                "the jobs were accepted, but a partition is not available; its jobs are stored "
                 "when it is back; repeat it with the same keys to learn which jobs have them"
             )
         return replies

@@ -23,7 +23,7 @@ def start(env: Env, replay: BulkReplay) -> Plan[BulkReplay]:
     unit = Unit(env)
     now = from_us((yield from unit.start()))
     key = env.key("replays")
-    # Who starts one at the same time changes this, too, and one of the two begins anew.
+    # Another start at the same time changes this field too, and one of the two starts again.
     count = yield from unit.field(env.key("replay_starts"), STARTS)
     (texts,) = yield from unit.read([b"HVALS", key])
     known = [decode_replay(text) for text in texts]

@@ -199,7 +199,7 @@ end
 local shut = note_starts(queues, budgets, spent)
 local short = is_limited and #jobs >= room and is_short(queues, rooms, budgets, started)
 
--- Who has free slots left is to be woken; see wake.lua.
+-- A worker that has free slots left is to be woken; see wake.lua.
 if request.listener then
   if #jobs < request.limit then
     write('HSET', prefix .. 'sleepers', request.listener, request.terms)

@@ -85,7 +85,7 @@ function special.LEAVE(lane, scheduled, numbers)
   trim(lane, scheduled .. ' ' .. string.sub(lane, 1, 1) .. ' ')
 end
 
--- Note anew when the first live job of a block has lived its time.
+-- Note again when the first live job of a block has lived its time.
 function special.AGE(block, ended)
   local numbers = {}
   for place = 1, 256 do

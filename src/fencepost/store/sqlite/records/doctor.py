@@ -92,7 +92,7 @@ def _disk(database: Database) -> list[Finding]:
 def _permissions(database: Database) -> list[Finding]:
     """Warn of every file that has wider permissions than it should."""
     if not current().has_owners:
-        text = "who can open the files is up to the rights of their folder, which are not checked"
+        text = "the rights of their folder decide who can open the files; they are not checked"
         return [Finding("note", "permissions", text)]
     found = list(exposures(database.path, database.access.group))
     if found:

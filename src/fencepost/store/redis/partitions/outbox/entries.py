@@ -1,20 +1,20 @@
-"""The outbox: what a partition has to tell others, written in the commit that is its cause.
+"""The outbox of a partition: messages to others, written in the same commit as their cause.
 
-An entry is a job of ours in a queue that is paused, so that everything that makes jobs safe makes
-entries safe. There are three types:
+An entry is an internal job in a paused queue, so that it is kept as safely as any job. There are
+three types:
 
-- A *report* waits for a job that has dependents in another partition, until it has ended in
-  whatever state. The commit that ends the job makes the report claimable, as any dependent. It is
-  delivered by bringing the mirror there up to date, and keeps its job from being pruned until then.
-- An *intent* holds jobs for other partitions that were accepted: a submission to several queues,
-  the jobs of an event, the tick of a cron. Each partition stores its part with a mark by which it
-  knows the entry.
-- *News* name a job that was changed by hand, for mirrors that have to follow; see ``news.py``.
+- A *report* waits for the end of a job that has dependents in another partition. The commit that
+  ends the job makes the report claimable, like any dependent. Delivering it updates the mirror in
+  the other partition. Until then, the report keeps its job from being pruned.
+- An *intent* holds accepted jobs for other partitions: a submission to several queues, the jobs of
+  an event, the tick of a cron. Each partition stores its part together with a mark that names the
+  entry.
+- *News* name a job that was changed by hand, so that its mirrors follow; see ``news.py``.
 
-An entry is delivered at least once, by any process, and deleted after it was applied. A report
-is applied once since a mirror ends once, an intent since its mark is stored with its jobs, and news
-since a mirror knows the revision of its job. Who dies between any two steps leaves the entry, and
-the next one begins with it anew.
+An entry is delivered at least once, by any process, and deleted after it was applied. Applying it
+twice changes nothing: a mirror ends only once, the mark of an intent is stored with its jobs, and a
+mirror knows the revision of its job. If a process dies between two steps, the entry is still there,
+and the next process delivers it again.
 """
 
 from __future__ import annotations

@@ -145,6 +145,6 @@ def inspect(hub: Hub) -> Plan[list[Finding]]:
         behind += [str(number)] if (yield from hub.ask(number, LOOK, late)) else []
     found.append(Finding("ok", "partitions", f"{len(known)} partitions have had jobs"))
     if behind:
-        text = f"entries of an hour ago were not delivered by partitions {', '.join(behind)}"
+        text = f"entries older than an hour were not delivered by partitions {', '.join(behind)}"
         found.append(Finding("warn", "outbox", text))
     return found
