@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 from tests.documentation import (
@@ -25,6 +26,7 @@ import fencepost
 from fencepost.core.job.lifecycle import COARSE, LIVE, TRANSITIONS, State
 from fencepost.core.job.policy import Priority
 from fencepost.observe import names
+from fencepost.store.interface.store import Facets
 
 PAGES = pages()
 TEXTS = {path: path.read_text(encoding="utf-8") for path in PAGES}
@@ -168,6 +170,15 @@ def test_the_tree_is_the_one_on_disk() -> None:
     assert named - known == set()
     folders = {f"{p.name}/" for p in package.iterdir() if p.is_dir() and p.name != "__pycache__"}
     assert folders - named == set()
+
+
+def test_the_facets_are_those_of_a_store() -> None:
+    """The table names every facet with its operations: nine at most."""
+    rows = table_rows(section("The seam"), "facet")
+    shown = {name.strip("`"): re.findall(r"\w+", text.partition(";")[0]) for name, text in rows}
+    declared = {name: set(kind.operations) for name, kind in get_type_hints(Facets).items()}
+    assert {name: set(operations) for name, operations in shown.items()} == declared
+    assert max(map(len, declared.values())) <= 9
 
 
 def test_the_way_of_a_job_is_at_most_fifteen_files() -> None:
