@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.http.sockets import Serving, serving
 
 from fencepost import App, PermanentError
 from fencepost.http import asgi
@@ -101,3 +102,10 @@ async def api(app: App) -> AsyncIterator[Caller]:
     transport = httpx.ASGITransport(app=asgi(app, is_local=True), raise_app_exceptions=True)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         yield Caller(client)
+
+
+@pytest.fixture
+def served(app: App, parser: str) -> Iterator[Serving]:
+    """A server of the app on a socket, as it is without options."""
+    with serving(app) as made:
+        yield made

@@ -51,12 +51,6 @@ def app(tmp_path: Path) -> Iterator[App]:
 
 
 @pytest.fixture
-def served(app: App, parser: str) -> Iterator[Serving]:
-    with serving(app) as made:
-        yield made
-
-
-@pytest.fixture
 def narrow(app: App, parser: str) -> Iterator[Serving]:
     """A server that holds few bodies, and waits for nobody in vain."""
     with serving(app, replace(HASTY, bodies_max=BUDGET)) as made:

@@ -41,13 +41,6 @@ def app(tmp_path: Path) -> Iterator[App]:
 
 
 @pytest.fixture
-def served(app: App, parser: str) -> Iterator[Serving]:
-    """A server as it is."""
-    with serving(app) as made:
-        yield made
-
-
-@pytest.fixture
 def hasty(app: App, parser: str) -> Iterator[Serving]:
     """A server with little patience."""
     with serving(app, HASTY) as made:

@@ -27,12 +27,6 @@ def app(tmp_path: Path) -> Iterator[App]:
         yield app
 
 
-@pytest.fixture
-def served(app: App, parser: str) -> Iterator[Serving]:
-    with serving(app) as made:
-        yield made
-
-
 def everything(client: Client) -> bytes:
     """Return all that comes until the server has closed, which it must."""
     parts = []

@@ -11,8 +11,10 @@ import socket
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Self
 
 from tests.servers.account import Account
 
@@ -42,6 +44,27 @@ def free_port() -> int:
                 continue
             return port
     raise ServerFailedError(f"no free port after {PORTS_TRIED} attempts")
+
+
+class Startable(ABC):
+    """A server that runs within a block: it is started, and closed whatever happens."""
+
+    @abstractmethod
+    def start(self) -> None: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Child:

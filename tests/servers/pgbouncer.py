@@ -6,11 +6,10 @@ import shutil
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
 
 import psycopg
 from psycopg import conninfo
-from tests.servers.child import Child, free_port
+from tests.servers.child import Child, Startable, free_port
 from tests.servers.postgres import Postgres
 
 # Few connections to the server, so that clients do share them.
@@ -23,7 +22,7 @@ def find_pgbouncer() -> Path | None:
     return Path(found) if found else None
 
 
-class PgBouncer:
+class PgBouncer(Startable):
     """One PgBouncer, as a child process that ends with this one.
 
     `settings` are lines of its section `[pgbouncer]`, over the defaults: transaction mode.
@@ -58,17 +57,6 @@ class PgBouncer:
             self.stop()
         finally:
             self._child.close()
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _configuration(self) -> str:
         parts = conninfo.conninfo_to_dict(self._server.url())

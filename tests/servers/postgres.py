@@ -14,12 +14,11 @@ import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
 
 import psycopg
 from psycopg import conninfo, sql
 from tests.servers.account import copy_install
-from tests.servers.child import Child, ServerFailedError, free_port
+from tests.servers.child import Child, ServerFailedError, Startable, free_port
 from tests.servers.places import find_programs
 
 STARTS_TRIED = 5
@@ -79,7 +78,7 @@ class Postgres:
         return self._admin
 
 
-class PostgresServer(Postgres):
+class PostgresServer(Startable, Postgres):
     """A server run as a direct child of this process, on a free loopback port.
 
     `which` is `machine`, `wheel`, or None for the first that is found. A durable one keeps what
@@ -164,17 +163,6 @@ class PostgresServer(Postgres):
             self._child.end(signal.SIGQUIT)  # nothing is worth a checkpoint any more
         finally:
             self._child.close()
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _loopback(self) -> str:
         secret = "" if self._password is None else f":{self._password}"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar, cast
 
+import pytest
+
+from fencepost import App, Retry
 from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
 from fencepost.store.interface.store import Store
+from fencepost.store.open import open_store
 from fencepost.store.plan import Operation
 
 T = TypeVar("T")
@@ -81,3 +85,17 @@ class Times:
             self._left -= 1
             return True
         return False
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[FlakyStore]:
+    store = FlakyStore(open_store(url))
+    yield store
+    store.inner.close()
+
+
+@pytest.fixture
+def app(store: FlakyStore) -> App:
+    """An app on a store that goes away; jobs are tried again at once."""
+    retry = Retry(max_attempts=3, initial_delay=0.01)
+    return App(store.inner.url, store=cast(Store, store), retry=retry)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
 from tests.worker import flow_handlers
 from tests.worker.flaky import FlakyStore, Times, nothing, only
+from tests.worker.flaky import app as app
+from tests.worker.flaky import store as store
 from tests.worker.support import LONG, drain, ended, eventually, working, working_in_thread
 
 from fencepost import (
@@ -61,19 +62,6 @@ class Tasks:
             raise ValueError("no")
 
         self.point, self.see, self.plain, self.fail = point, see, plain, fail
-
-
-@pytest.fixture
-def store(url: str) -> Iterator[FlakyStore]:
-    store = FlakyStore(open_store(url))
-    yield store
-    store.inner.close()
-
-
-@pytest.fixture
-def app(store: FlakyStore) -> App:
-    retry = Retry(max_attempts=3, initial_delay=0.01)
-    return App(store.inner.url, store=cast(Store, store), retry=retry)
 
 
 @pytest.fixture

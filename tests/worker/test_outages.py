@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 import pytest
 from tests.worker.flaky import FlakyStore, Times, everything, nothing, only
+from tests.worker.flaky import app as app
+from tests.worker.flaky import store as store
 from tests.worker.support import (
     LONG,
     drain,
@@ -22,30 +23,15 @@ from tests.worker.support import (
     working_in_thread,
 )
 
-from fencepost import App, Context, Retry, State
+from fencepost import App, Context, State
 from fencepost.core.bounds import CLAIM_MAX, UNSETTLED_MAX
 from fencepost.errors import StoreUnavailableError
 from fencepost.platform.locks import wait_for_lock
 from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.settings import SettingsFacet
-from fencepost.store.interface.store import Store
-from fencepost.store.open import open_store
 from fencepost.store.sqlite.store import SqliteStore
 
 pytestmark = pytest.mark.usefixtures("never_late")
-
-
-@pytest.fixture
-def store(url: str) -> Iterator[FlakyStore]:
-    store = FlakyStore(open_store(url))
-    yield store
-    store.inner.close()
-
-
-@pytest.fixture
-def app(store: FlakyStore) -> App:
-    retry = Retry(max_attempts=3, initial_delay=0.01)
-    return App(store.inner.url, store=cast(Store, store), retry=retry)
 
 
 @contextmanager

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.store.memory.jobs import claim, submit
 
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.idempotency import Key, OnDuplicate
@@ -24,7 +24,7 @@ from fencepost.errors import (
 )
 from fencepost.generators import delegate
 from fencepost.store.interface.control import RetryRequest
-from fencepost.store.interface.queue import Beat, Claim, ClaimRequest, Enqueued, Moved
+from fencepost.store.interface.queue import Beat, Claim, ClaimRequest, Moved
 from fencepost.store.interface.store import Topic
 from fencepost.store.interface.upkeep import PruneRequest
 from fencepost.store.memory.store import MemoryStore
@@ -37,22 +37,6 @@ from fencepost.testing.clock import FakeClock
 
 LONG = 10.0
 """Seconds before a test gives up; one that passes never waits so long."""
-
-
-@pytest.fixture
-def store() -> Iterator[MemoryStore]:
-    store = MemoryStore(clock=FakeClock())
-    yield store
-    store.close()
-
-
-def submit(store: MemoryStore, *jobs: NewJob) -> list[str]:
-    replies = store.run(store.queue.enqueue(jobs))
-    return [reply.job_id for reply in replies if isinstance(reply, Enqueued)]
-
-
-def claim(store: MemoryStore, limit: int = 10, **fields: Any) -> Claim:
-    return store.run(store.queue.claim(ClaimRequest(worker="w", limit=limit, **fields)))
 
 
 def everything(store: MemoryStore) -> dict[str, Any]:

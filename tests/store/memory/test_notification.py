@@ -4,39 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
+from tests.store.memory.jobs import claim, submit
 
 from fencepost.core.job.job import AttemptOutcome, Category, Failure, NewJob
 from fencepost.core.job.lifecycle import Event, State
 from fencepost.core.job.outcome import Decision, Settlement
-from fencepost.store.interface.queue import Claim, ClaimRequest, Enqueued
 from fencepost.store.interface.settings import Scope
 from fencepost.store.interface.store import Topic
 from fencepost.store.memory.store import MemoryStore
-from fencepost.testing.clock import FakeClock
 
 LONG = 10.0
 """Seconds before a test gives up; one that passes never waits so long."""
 FOREVER = 3_600.0
 """For waits that must be ended by a wake-up: a timeout would find the flag set, and pass."""
-
-
-@pytest.fixture
-def store() -> Iterator[MemoryStore]:
-    store = MemoryStore(clock=FakeClock())
-    yield store
-    store.close()
-
-
-def submit(store: MemoryStore, *jobs: NewJob) -> list[str]:
-    replies = store.run(store.queue.enqueue(jobs))
-    return [reply.job_id for reply in replies if isinstance(reply, Enqueued)]
-
-
-def claim(store: MemoryStore, limit: int = 10) -> Claim:
-    return store.run(store.queue.claim(ClaimRequest(worker="w", limit=limit)))
 
 
 def test_a_wake_up_that_comes_early_is_kept(store: MemoryStore) -> None:
