@@ -42,7 +42,7 @@ class HeldJobs:
         return now + int((elapsed - since) * 1e6)
 
     def remember(self, jobs: Iterable[Kept]) -> None:
-        """Remember what a claim has read; if there is no room, forget the oldest."""
+        """Remember what a claim has read, at the expense of what is oldest."""
         with self._lock:
             for kept in jobs:
                 self._jobs.pop(kept.seq, None)
