@@ -24,6 +24,8 @@ from fencepost import (
 )
 from fencepost.actions.replies import StoredJob
 from fencepost.app import TaskHandle
+from fencepost.core.limits.rates import Rate
+from fencepost.errors import InvalidRateError
 from fencepost.store.interface.records.cluster import WorkerInfo
 
 NOBODY = "7f1cbd3e-6e8d-4f0a-9c55-0d2b8a1e4c11"
@@ -354,6 +356,12 @@ async def test_pausing_and_limits_in_both_faces(app: App, work: TaskHandle[[int]
     assert await app.aio.types.list() == app.types.list()
     assert await app.aio.queues.list() == app.queues.list()
     assert not app.types.list()[0].is_paused
+    app.types.limit("work", rate="100/m")
+    assert app.types.list()[0].rate == Rate(100, 60.0)
+    await app.aio.types.limit("work", rate=None)
+    assert app.types.list()[0].rate is None
+    with pytest.raises(InvalidRateError):
+        app.types.limit("work", rate="often")
     await work.aio.pause()
     await app.aio.types.resume("work")
     await app.aio.types.pause("work")

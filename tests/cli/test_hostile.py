@@ -60,6 +60,7 @@ LINES = {
     "types ls": (),
     "types pause": ("H",),
     "types resume": ("H",),
+    "types limit": ("H", "3/m"),
     "cron ls": (),
     "cron next": ("H",),
     "cron run": ("H",),

@@ -356,6 +356,15 @@ def test_types_are_paused_and_resumed(command: Command, ran: dict[str, str]) -> 
     assert not any(t["is_paused"] for t in command.json("types", "ls")["types"])
 
 
+def test_the_rate_of_a_type_is_set_and_removed(command: Command, ran: dict[str, str]) -> None:
+    assert command.ok("types", "limit", "add", "100/m") == "type add: starts at most 100/m\n"
+    assert "starts 100 a minute" in command.ok("types", "ls")
+    assert command.ok("types", "limit", "add", "--none") == "type add: no rate\n"
+    assert "starts" not in command.ok("types", "ls")
+    for line in (["add"], ["add", "100/m", "--none"], ["add", "often"]):
+        assert command("types", "limit", *line).exit_code != 0
+
+
 def test_types_are_listed_with_their_rates_and_why_explains_them(command: Command) -> None:
     from fencepost import App
     from fencepost.core.limits.rates import Rate

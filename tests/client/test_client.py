@@ -31,6 +31,7 @@ from fencepost import (
 )
 from fencepost.client import JobHandle
 from fencepost.core.job.job import Body
+from fencepost.core.limits.rates import Rate
 from fencepost.errors import (
     CronNotFoundError,
     DependencyCycleError,
@@ -312,6 +313,10 @@ def test_lanes_are_listed_paused_and_limited(client: Client, app: App) -> None:
     assert client.queues.list()[0].max_running == 2
     assert client.queues.scale("default") == app.queues.scale("default")
     assert client.stats(window="10m").window == 600.0
+    client.types.limit("add", rate="10/30s")
+    assert app.types.list()[0].rate == Rate(10, 30.0)
+    client.types.limit("add", rate=None)
+    assert app.types.list()[0].rate is None
     client.queues.resume("default")
     client.task("add").resume()
     assert not client.types.list()[0].is_paused

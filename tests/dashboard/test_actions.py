@@ -136,6 +136,24 @@ def test_delayed_jobs_run_now_and_the_oldest_come_first(visit: Visit, scene: Sce
     assert all(scene.app.jobs.get(each).state != "delayed" for each in ids)
 
 
+def test_the_rate_of_a_type_is_set_and_taken_back(visit: Visit, scene: Scene) -> None:
+    page = visit.go("queues", "transcode_video")
+    row = page.get_by_role("row", name=re.compile("^transcode_video"))
+    button(row, "Rate…").click()
+    field = page.get_by_label("At most, such as 100/m or 10/30s; empty for no rate")
+    field.fill("often")
+    expect(button(page, "Set the rate")).to_be_disabled()
+    field.fill("3/fortnight")
+    button(page, "Set the rate").click()
+    page.get_by_text("cannot read the window of rate").wait_for()
+    button(row, "Rate…").click()
+    field.fill("100/m")
+    button(page, "Set the rate").click()
+    row.get_by_role("cell", name="100 a minute", exact=True).wait_for()
+    button(page, "Undo").click()
+    row.get_by_role("cell", name="no rate", exact=True).wait_for()
+
+
 def test_a_queue_is_paused_limited_and_taken_back(visit: Visit, scene: Scene) -> None:
     page = visit.go("queues", "media")
     row = page.get_by_role("row", name=re.compile("^media"))

@@ -1,9 +1,11 @@
 import { describe, expect, it } from "vitest";
-import type { Group, Series, WorkerInfo } from "../src/api/types";
-import { answerWords, detailWords } from "../src/pure/audit-words";
+import type { Group, HeldLease, Series, WorkerInfo } from "../src/api/types";
+import { actionWords, answerWords, detailWords } from "../src/pure/audit-words";
 import { patched } from "../src/pure/diff";
 import { worstFirst } from "../src/pure/groups";
 import { parseExact } from "../src/pure/json";
+import { isRate, rateText, rateWords } from "../src/pure/rates";
+import { shortest } from "../src/pure/leases";
 import { leading, perMinute, powersAround, usual, usualWords } from "../src/pure/series";
 import { weightOf } from "../src/pure/weights";
 import { usualVersion, workerNotes } from "../src/pure/worker-notes";
@@ -81,4 +83,24 @@ it("a worker has a note where it differs from the others", () => {
 it("groups of dead letters begin with what rises, then with the largest", () => {
   const group = (id: string, count: number, is_rising = false) => ({ id, count, is_rising }) as Group;
   expect(worstFirst([group("a", 1), group("b", 9), group("c", 2, true)]).map((each) => each.id)).toEqual(["c", "b", "a"]);
+});
+
+it("an action of the audit log is a verb and what it was done to", () => {
+  expect(["queue.pause", "app.limit", "dead_letters.replay", "cron.run", "new.thing"].map(actionWords))
+    .toEqual(["paused queue", "limited all queues", "replayed dead letters", "ran cron", "new.thing"]);
+});
+
+it("a rate is read back as it is written", () => {
+  const rates = [{ count: 100, window: 60 }, { count: 10, window: 30 }, { count: 5000, window: 3600 }];
+  expect(rates.map(rateText)).toEqual(["100/m", "10/30s", "5000/h"]);
+  expect(rates.map(rateWords)).toEqual(["100 a minute", "10 in 30 s", "5,000 an hour"]);
+  expect(["100/m", " 10 / 30s ", "often", "/m", "5/"].map(isRate)).toEqual([true, true, false, false, false]);
+});
+
+it("the shortest lease is as long as it was when it was read", () => {
+  const lease = (second: number, is_expired = false) => ({ expires_at: `2026-11-18T12:00:${second}Z`, is_expired }) as HeldLease;
+  const at = Date.parse("2026-11-18T12:00:30Z");
+  expect(shortest([lease(50), lease(41), lease(20, true)], at)).toEqual({ lease: lease(41), left: 11 });
+  expect(shortest([lease(29)], at)?.left).toBe(0);
+  expect(shortest([lease(20, true)], at)).toBeNull();
 });

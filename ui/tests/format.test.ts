@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { age, count, duration, percent, rate, relative, sentence } from "../src/pure/format";
+import { age, count, duration, percent, rate, relative, sentence, shortIds, withoutCommand } from "../src/pure/format";
 
 describe("numbers and times as people read them", () => {
   it.each([
@@ -29,4 +29,10 @@ describe("numbers and times as people read them", () => {
     expect([0, 0.01, 80.2].map(rate)).toEqual(["0", "0.6", "4,812"]);
     expect(sentence("")).toBe("");
   });
+});
+
+it("sentences of the API have short ids, and no command that is shown beneath", () => {
+  expect(shortIds("it waited for job 60594f31-0e70-427b-8a57-d0dc26c20c7f, which failed")).toBe("it waited for job 60594f31, which failed");
+  expect(withoutCommand("no live worker serves it; start one with `fencepost worker APP`")).toBe("no live worker serves it");
+  expect(withoutCommand("all is well")).toBe("all is well");
 });

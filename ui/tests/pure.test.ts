@@ -117,6 +117,9 @@ describe("tracebacks", () => {
     expect(traceLines(text).map((line) => line.kind)).toEqual(["library", "library", "library", "own", "own", "error"]);
     expect(ownFrame(text)).toEqual({ file: "/srv/shop/pay.py", line: 88, name: "b" });
     expect(ownFrame(null)).toBeNull();
+    const theirs = 'Traceback (most recent call last):\n  File "/x/site-packages/a.py", line 1, in a\n    b()\n  File "/x/site-packages/b.py", line 2, in b\n    raise E\nE: no';
+    expect(traceLines(theirs).map((line) => line.kind)).toEqual(["library", "library", "library", "own", "own", "error"]);
+    expect(traceLines("E: no frame").map((line) => line.kind)).toEqual(["library"]);
   });
   it("tell of which group a dead letter is", () => {
     const letter = (type: string, id: string) => ({ job_id: id, type, queue: "q", state: "dead_letter", attempts: 1, completed_at: at(-10), failure: { category: "permanent", message: "no", exception: "shop.E", traceback: text } }) as DeadLetter;

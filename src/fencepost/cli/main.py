@@ -35,7 +35,7 @@ COMMANDS = {
     "flows": ("jobs.flows", "Flows: list them with their counts."),
     "dlq": ("jobs.dead_letters", "Dead letters: list, replay, discard; replays at a rate."),
     "queues": ("commands.queues", "Queues: list, pause, resume, limit."),
-    "types": ("commands.queues", "Types: list, pause, resume."),
+    "types": ("commands.queues", "Types: list, pause, resume, limit."),
     "cron": ("commands.cron", "Crons: list, run, pause, resume, next times."),
     "workers": ("commands.queues", "Workers: list the live ones."),
     "webhooks": ("commands.access", "Webhooks: make a secret to sign them."),

@@ -32,6 +32,7 @@ from fencepost.core.bounds import PAYLOAD_BYTES_MAX
 from fencepost.core.display import shown
 from fencepost.core.job.replay_order import ReplayOptions, ReplayView, order_replay
 from fencepost.core.job.replays import Order
+from fencepost.core.limits.type_limits import parse_limits
 from fencepost.core.runs import CronRun
 from fencepost.core.stats.overview import QueueView, Scale, TypeView, WorkerInfo
 from fencepost.core.stats.statistics import Statistics
@@ -156,6 +157,10 @@ class RemoteTypes(PausableActions):
 
     def all(self) -> Script[list[TypeView]]:
         return self._session.read(get(TYPES), list[TypeView], "types")
+
+    def limit(self, name: str, rate: str | None) -> Script[None]:
+        parse_limits(rate=rate)
+        yield from self._session.ask(put(TYPES, check_type(name), "limit", body={"rate": rate}))
 
 
 class RemoteCrons(PausableActions):

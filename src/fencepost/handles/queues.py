@@ -80,6 +80,14 @@ class TypeList(Blocking):
         """Let jobs of a type start again, in their old order."""
         self._run(self._actions.types.resume(name))
 
+    def limit(self, name: str, *, rate: str | None) -> None:
+        """Let jobs of a type start at most at this *rate*, such as ``"100/m"``; None for no limit.
+
+        It holds until a worker starts: a worker declares the rates that its code has. Raises
+        InvalidRateError.
+        """
+        self._run(self._actions.types.limit(name, rate))
+
 
 class AsyncTypeList(Awaited):
     """The awaited face of TypeList."""
@@ -95,6 +103,10 @@ class AsyncTypeList(Awaited):
     async def resume(self, name: str) -> None:
         """Let jobs of a type start again, in their old order."""
         await self._run(self._actions.types.resume(name))
+
+    async def limit(self, name: str, *, rate: str | None) -> None:
+        """Let jobs of a type start at most at this *rate*; see ``TypeList.limit``."""
+        await self._run(self._actions.types.limit(name, rate))
 
 
 class WorkerList(Blocking):

@@ -20,7 +20,15 @@ from fencepost.core.bounds import (
 from fencepost.core.runs import CronRun
 from fencepost.core.stats.overview import Finding, PauseView, QueueView, Scale, TypeView, WorkerInfo
 from fencepost.core.values.times import format_duration
-from fencepost.wire.terms import PageLimit, QueryDuration, RunCount, RunningLimit, Strict, TickCount
+from fencepost.wire.terms import (
+    PageLimit,
+    QueryDuration,
+    RateText,
+    RunCount,
+    RunningLimit,
+    Strict,
+    TickCount,
+)
 
 
 class Queues(msgspec.Struct, frozen=True):
@@ -47,6 +55,13 @@ class LimitBody(Strict, frozen=True, kw_only=True):
     """How many jobs may run at once, over all workers; null removes the limit."""
 
     max_running: RunningLimit | None
+
+
+class TypeLimitBody(Strict, frozen=True, kw_only=True):
+    """How often jobs of a type may start, over all workers; null removes the limit."""
+
+    rate: RateText | None
+    """Such as ``100/m``. A worker that starts sets what its code says."""
 
 
 class AppLimit(msgspec.Struct, frozen=True, kw_only=True):

@@ -206,6 +206,7 @@ AnyDependencyIds = Annotated[list[_Awaited], _schema(minItems=1, maxItems=DEPEND
 RequestRate = Annotated[float, _between(TOKEN_RATE_MIN, TOKEN_RATE_MAX)]
 PageLimit = Annotated[int, _between(1, PAGE_MAX)]
 ClaimLimit = Annotated[int, _between(1, CLAIM_MAX)]
+RateText = Annotated[str, _schema(maxLength=TEXT_LENGTH_MAX, examples=["100/m", "10/30s"])]
 RunningLimit = Annotated[int, _between(1, RUNNING_MAX)]
 TickCount = Annotated[int, _between(1, CRON_NEXT_MAX)]
 RunCount = Annotated[int, _between(1, CRON_RUNS_MAX)]

@@ -244,6 +244,8 @@ export type TokenView = { id: string; name: string; roles: (Role)[]; queues: (st
 
 export type Tokens = { tokens: (TokenView)[]; };
 
+export type TypeLimitBody = { rate: string | null; };
+
 export type TypeView = { name: string; is_paused?: boolean; counts?: Record<string, number>; rate?: Rate | null; };
 
 export type Types = { types: (TypeView)[]; };

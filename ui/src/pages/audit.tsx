@@ -4,7 +4,7 @@ import { useQuery } from "../api/query";
 import type { ActionPage } from "../api/types";
 import { Empty, Loading, Panel, Problem, Stale, Time } from "../parts/basics";
 import { Page } from "../parts/shell";
-import { answerWords, detailWords } from "../pure/audit-words";
+import { actionWords, answerWords, detailWords } from "../pure/audit-words";
 import { short } from "../pure/format";
 
 const ID = /^[0-9a-f]{8}-[0-9a-f-]{27}$/;
@@ -21,10 +21,10 @@ export function Audit() {
           : <div class="scroll"><table class="cards"><thead><tr><th>When</th><th>Who</th><th>What</th><th>To</th><th>With</th><th class="n">Answer</th></tr></thead><tbody>
             {actions.map((action) => (
               <tr key={action.id}>
-                <td class="h"><Time at={action.at} /></td><td><b>{action.principal}</b></td><td>{action.action}</td>
-                <td class="h mono tr short" title={action.target}>{ID.test(action.target) ? short(action.target) : action.target}</td>
+                <td class="h"><Time at={action.at} /></td><td><b>{action.principal}</b> <span class="only-phone q sm"><Time at={action.at} /></span></td><td title={action.action}>{actionWords(action.action)}</td>
+                <td class="sub mono tr short" title={action.target}>{ID.test(action.target) ? short(action.target) : action.target}</td>
                 <td class="sub wrapok q sm">{detailWords(action.detail)}</td>
-                <td class={`n ${(action.status ?? 200) >= 400 ? "c s-failed b" : ""}`} title={action.status ? `HTTP ${action.status}` : "on the command line"}>{answerWords(action.status)}</td>
+                <td class={`n ${(action.status ?? 200) >= 400 ? "sub c s-failed b" : "h"}`} title={action.status ? `HTTP ${action.status}` : "on the command line"}>{answerWords(action.status)}</td>
               </tr>
             ))}
           </tbody></table></div>}

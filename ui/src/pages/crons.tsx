@@ -15,10 +15,10 @@ export function Crons() {
   return (
     <Page title="Crons">
       <Stale error={read.error} at={read.at} />
-      <Panel title="Crons" note={crons && noteOf(crons)}>
+      <Panel title="Crons" note={crons?.length ? noteOf(crons) : undefined}>
         {!crons ? (read.error ? <Problem error={read.error} /> : <Loading rows={4} />) : !crons.length
           ? <Empty title="No cron yet">@app.cron("0 9 * * 1-5") above a task declares one; a worker of that app brings it here.</Empty>
-          : <WithPauses isNeeded={crons.some((cron) => cron.is_paused)}><div class="scroll"><table class="cards">
+          : <WithPauses isNeeded={crons.some((cron) => cron.is_paused)}><div class="scroll"><table class="cards acted">
             <thead><tr><th>Cron</th><th>When</th><th>Expression</th><th>Next</th><th>Last</th><th>Last 12 runs</th><th class="n">Actions</th></tr></thead>
             <tbody>{crons.map((cron) => <CronRow key={cron.name} cron={cron} />)}</tbody>
           </table></div></WithPauses>}
@@ -44,7 +44,7 @@ function CronRow({ cron }: { cron: CronView }) {
       <td class="h"><code>{cron.expression}</code> <span class="q sm" title={cron.tz}>{cron.tz.split("/").pop()!.replaceAll("_", " ")}</span></td>
       <td class={cron.is_paused ? "sub" : "h"}>{cron.is_paused ? <Paused kind="cron" name={cron.name} /> : <Time at={cron.next_tick} />}</td>
       <Runs cron={cron} />
-      <td class="sub"><span class="row acts">
+      <td class="sub do"><span class="row acts">
         <Act role={locked("operate")} kind="quiet" onClick={run}>Run now</Act>
         <Act role={locked("operate")} kind="quiet" onClick={() => setPaused("crons", cron.name, !cron.is_paused)}>{cron.is_paused ? "Resume" : "Pause"}</Act>
       </span></td>

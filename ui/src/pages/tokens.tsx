@@ -20,7 +20,7 @@ export function Tokens() {
       <Panel title="Tokens" tools={tokens && <Act role={locked("admin")} kind="pri" onClick={() => setOpen(true)}>New token…</Act>}>
         {!tokens ? (read.error ? <Problem error={read.error} /> : <Loading rows={4} />)
           : !tokens.length ? <Empty title="No token yet" command="fencepost tokens create NAME --role admin">As long as there is none, this machine may do everything, and the server listens only here.</Empty>
-          : <div class="scroll"><table class="cards"><thead><tr><th>Name</th><th>Roles</th><th>Queues</th><th>Made</th><th>Expires</th><th class="n">Actions</th></tr></thead><tbody>{tokens.map((token) => <TokenRow key={token.id} token={token} />)}</tbody></table></div>}
+          : <div class="scroll"><table class="cards acted"><thead><tr><th>Name</th><th>Roles</th><th>Queues</th><th>Made</th><th>Expires</th><th class="n">Actions</th></tr></thead><tbody>{tokens.map((token) => <TokenRow key={token.id} token={token} />)}</tbody></table></div>}
       </Panel>
       {isOpen && <NewToken onClose={() => setOpen(false)} />}
     </Page>
@@ -32,7 +32,7 @@ function TokenRow({ token }: { token: TokenView }) {
     <tr class={token.revoked_at ? "off" : ""}>
       <td><b>{token.name}</b></td><td>{token.roles.join(", ")}</td><td class="h">{token.queues?.join(", ") ?? "all"}</td><td class="h"><Time at={token.created_at} /></td>
       <td class="h">{token.revoked_at ? <>revoked <Time at={token.revoked_at} /></> : token.expires_at ? <Time at={token.expires_at} /> : "never"}</td>
-      <td class="sub"><span class="row acts">{!token.revoked_at && <Act role={locked("admin")} kind="quiet danger" onClick={() => ask({
+      <td class="sub do"><span class="row acts">{!token.revoked_at && <Act role={locked("admin")} kind="quiet danger" onClick={() => ask({
         title: `Revoke ${token.name}?`, text: "What uses it is refused within five seconds. It cannot be taken back.", button: "Revoke", isDangerous: true,
         onYes: () => act("DELETE", `v1/tokens/${token.id}`, `${token.name} is revoked.`, { role: "admin" }),
       })}>Revoke…</Act>}</span></td>

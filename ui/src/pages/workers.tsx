@@ -5,8 +5,9 @@ import type { HeldLease, HeldLeases, WorkerInfo, Workers as WorkersReply } from 
 import { Empty, Loading, Panel, Problem, Stale, Time, Warning, JobLink } from "../parts/basics";
 import { Page } from "../parts/shell";
 import { age, between, count, duration, percent } from "../pure/format";
+import { shortest } from "../pure/leases";
 import { usualVersion, workerNotes } from "../pure/worker-notes";
-import { now } from "../state/clock";
+import { now, serverTime } from "../state/clock";
 
 const SILENT = 20;
 const SLOTS_SHOWN = 96;
@@ -23,7 +24,7 @@ export function Workers() {
   return (
     <Page title="Workers">
       <Stale error={read.error} at={read.at} />
-      {workers.length > 0 && <Numbers workers={workers} leases={held} />}
+      {workers.length > 0 && <Numbers workers={workers} leases={held} at={leases.at} />}
       <Panel title="Workers" note="one square a slot" tools={<Legend />}>
         {read.data ? (workers.length ? <WorkerTable workers={workers} leases={held} />
           : <Empty title="No worker runs" command="fencepost worker">Jobs wait until one does. A worker is listed here within seconds of its start.</Empty>)
@@ -39,18 +40,18 @@ const Legend = () => (
   <div class="legend no-phone"><span class="s-running"><i />leased</span><span class="s-retrying"><i />lease ended</span><span class="s-plain"><i class="free" />free</span></div>
 );
 
-function Numbers({ workers, leases }: { workers: WorkerInfo[]; leases: HeldLease[] | undefined }) {
+function Numbers({ workers, leases, at }: { workers: WorkerInfo[]; leases: HeldLease[] | undefined; at: number }) {
   const slots = workers.reduce((sum, worker) => sum + worker.concurrency, 0);
   const used = workers.reduce((sum, worker) => sum + (worker.running ?? 0), 0);
   const heard = workers.filter((worker) => silence(worker) <= SILENT).length;
-  const next = leases?.filter((lease) => !lease.is_expired).sort((a, b) => (a.expires_at < b.expires_at ? -1 : 1))[0];
+  const next = leases && shortest(leases, serverTime(at));
   const versions = new Map<string, number>();
   for (const worker of workers) if (worker.version) versions.set(worker.version, (versions.get(worker.version) ?? 0) + 1);
   return (
     <section class="panel vitals v4">
       <div class="vital"><span class="k">Workers</span><span class={`v ${heard < workers.length ? "c s-retrying" : ""}`}>{heard} <small>of {workers.length}</small></span><span class="x">heard from within {SILENT} s</span></div>
       <div class="vital"><span class="k">Slots in use</span><span class="v">{count(used)} <small>of {count(slots)}</small></span><span class="x">{percent(used / Math.max(slots, 1))}</span></div>
-      {leases && <div class="vital"><span class="k">Shortest lease</span><span class="v">{next ? duration(Math.max(0, -between(next.expires_at, now.value))) : "–"}</span><span class="x">{next ? `${next.worker}, ${next.type}` : "nobody runs"}</span></div>}
+      {leases && <div class="vital"><span class="k">Shortest lease</span><span class="v">{next ? duration(next.left) : "–"}</span><span class="x">{next ? `${next.lease.worker}, ${next.lease.type}` : "nobody runs"}</span></div>}
       {versions.size > 0 && <div class="vital"><span class="k">Versions</span><span class={`v ${versions.size > 1 ? "c s-retrying" : ""}`}>{versions.size}</span><span class="x">{[...versions].map(([name, each]) => `${name} on ${each}`).join(", ")}</span></div>}
     </section>
   );

@@ -12,8 +12,12 @@ type Props = {
   isLog?: boolean; label: string;
   /** Numbers of the axis, if they are written in another way. */
   axis?: (value: number) => string;
+  /** What is said of a point, from its values in the order of the lines; by default each with its name. */
+  words?: (values: string[]) => string;
 };
 
+/** A line needs two points. */
+const isPoint = (line: Line) => line.values.filter((value) => value !== null).length === 1;
 const HEIGHT = 176;
 /** Seconds between two times on the axis. */
 const ROUND = [60, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800];
@@ -61,7 +65,7 @@ function options(Plot: typeof uPlot, box: HTMLElement, props: Props, width: numb
     series: [{}, ...props.lines.map((line): uPlot.Series => {
       const { line: stroke, fill } = coloursOf(box, line.state);
       if (props.kind === "bars") return { stroke, fill: stroke, width: 0, paths: bars, points: { show: false } };
-      return { stroke, width: 1.5, fill: props.kind === "area" ? fill : undefined, dash: line.isDashed ? [4, 3] : undefined, points: { show: false }, spanGaps: false };
+      return { stroke, width: 1.5, fill: props.kind === "area" ? fill : undefined, dash: line.isDashed ? [4, 3] : undefined, points: { show: isPoint(line), size: 5, fill: stroke }, spanGaps: false };
     })],
   };
 }
@@ -87,7 +91,7 @@ export function Chart(given: Props) {
   const plot = useRef<uPlot | null>(null);
   const [at, setAt] = useState<number | null>(null);
   const [isFailed, setFailed] = useState(false);
-  const shape = `${isDark.value} ${props.kind} ${props.lines.map((line) => line.name).join()} ${props.step} ${props.lines[0]?.values.length}`;
+  const shape = `${isDark.value} ${props.kind} ${props.lines.map((line) => line.name).join()} ${props.step} ${props.lines[0]?.values.length} ${props.lines.some(isPoint)}`;
 
   useEffect(() => {
     let isGone = false;
@@ -124,6 +128,7 @@ function wordsAt(props: Props, at: number | null): string {
   const last = Array.from({ length }, (_, index) => length - 1 - index).find((index) => props.lines.some((line) => line.values[index] != null));
   const place = at ?? last;
   if (place === undefined) return "\u00a0";
-  const values = props.lines.map((line) => `${line.name} ${line.values[place] == null ? "–" : props.format(line.values[place]!)}`);
-  return `${clock(props.start + place * props.step * 1000).slice(0, at === null ? 5 : 8)} · ${values.join(" · ")}`;
+  const values = props.lines.map((line) => (line.values[place] == null ? "–" : props.format(line.values[place]!)));
+  const words = props.words ?? (() => props.lines.map((line, index) => `${line.name} ${values[index]}`).join(" · "));
+  return `${clock(props.start + place * props.step * 1000).slice(0, at === null ? 5 : 8)} · ${words(values)}`;
 }

@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { me, rolesText, signOut } from "../api/session";
-import { count } from "../pure/format";
+import { count, engineName } from "../pure/format";
 import { isPaletteOpen } from "../state/keys";
 import { isPaused, link, liveQueues } from "../state/live";
 import { PLACES, placeOf, TABS, type Place } from "../state/places";
@@ -64,14 +64,10 @@ function Who() {
   );
 }
 
-const ENGINES: Record<string, string> = {
-  sqlite: "SQLite", postgresql: "PostgreSQL", redis: "Redis", memory: "In memory",
-};
-
 function StoreCard() {
   const known = me.value;
   if (!known) return null;
-  const engine = ENGINES[known.store.engine] ?? known.store.engine;
+  const engine = engineName(known.store.engine);
   return (
     <div class="store sm">
       <div class="row">

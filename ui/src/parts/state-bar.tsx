@@ -5,14 +5,14 @@ import { Glyph } from "./basics";
 
 type Counts = [string, number][];
 
-const words = (counts: Counts) => counts.map(([state, value]) => `${value} ${stateName(state).toLowerCase()}`).join(", ");
+export const countWords = (counts: Counts) => counts.map(([state, value]) => `${count(value)} ${stateName(state).toLowerCase()}`).join(", ");
 
 export function CountBar({ counts, isWide = false }: { counts: Counts; isWide?: boolean }) {
   let x = 0;
   const total = counts.reduce((sum, [, value]) => sum + value, 0);
   return (
-    <svg class={`statebar ${isWide ? "wide" : ""}`} viewBox="0 0 1000 8" preserveAspectRatio="none" role="img" aria-label={words(counts)}>
-      <title>{words(counts)}</title>
+    <svg class={`statebar ${isWide ? "wide" : ""}`} viewBox="0 0 1000 8" preserveAspectRatio="none" role="img" aria-label={countWords(counts)}>
+      <title>{countWords(counts)}</title>
       {counts.map(([state, value]) => {
         const width = (value / Math.max(total, 1)) * 1000;
         x += width;

@@ -18,6 +18,18 @@ function wordsOf(name: string, value: Value): string {
 
 const plain = (value: Value): string => (typeof value === "string" ? value : JSON.stringify(value));
 
+const VERBS: Record<string, string> = {
+  cancel: "cancelled", create: "created", discard: "discarded", edit: "changed", forget: "forgot", hold: "held", limit: "limited", pause: "paused",
+  rate: "set the rate of", replay: "replayed", resume: "resumed", retry: "retried", revoke: "revoked", run: "ran", start: "started", stop: "stopped",
+};
+
+/** "paused queue" for queue.pause: what stands behind it is its name. What is not known stays as it is. */
+export function actionWords(action: string): string {
+  const [kind, verb] = action.split(".");
+  const past = VERBS[verb ?? ""];
+  return past ? `${past} ${kind === "app" ? "all queues" : kind!.replaceAll("_", " ")}` : action;
+}
+
 /** How it was answered; without a status it was done on the command line or in code. */
 export function answerWords(status: number | null | undefined): string {
   if (status === null || status === undefined || status < 300) return "done";

@@ -85,6 +85,9 @@ export function relative(at: string, now: number): string {
 }
 
 export const short = (id: string) => id.slice(0, 8);
+const IDS = /\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/g;
+/** A sentence whose ids of jobs are as short as elsewhere. */
+export const shortIds = (text: string) => text.replace(IDS, "$1");
 
 /** Of a share: 0.613 is 61 %. */
 export function percent(share: number): string {
@@ -104,6 +107,14 @@ export function rate(perSecond: number): string {
   if (minute >= 10 || minute === 0) return count(Math.round(minute));
   return minute.toFixed(1);
 }
+
+const ENGINES: Record<string, string> = {
+  sqlite: "SQLite", postgresql: "PostgreSQL", redis: "Redis", memory: "In memory",
+};
+export const engineName = (engine: string) => ENGINES[engine] ?? engine;
+
+/** What the doctor says, without the command at its end, which is shown beneath to be copied. */
+export const withoutCommand = (text: string) => text.replace(/; [^;`]*`fencepost [^`]+`$/, "");
 
 const STATE_NAMES: Record<string, string> = { dead_letter: "Dead letter" };
 

@@ -1,4 +1,4 @@
-// Refused writes: which attempt tried each.
+// Refused writes: which attempt tried each, and whose it was.
 
 import type { Attempt, Refusal } from "../api/types";
 
@@ -9,4 +9,9 @@ export function laneOf(refusal: Refusal, attempts: Attempt[]): number {
   const at = Date.parse(refusal.at);
   const isLost = (attempt: Attempt) => attempt.failure?.category === "system" && Date.parse(attempt.ended_at ?? "") <= at;
   return attempts.map(isLost).lastIndexOf(true);
+}
+
+/** The worker that tried to write, as far as it is known. */
+export function writerOf(refusal: Refusal, attempts: Attempt[]): string {
+  return refusal.worker ?? attempts[laneOf(refusal, attempts)]?.worker ?? "a worker";
 }

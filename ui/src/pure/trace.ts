@@ -5,7 +5,15 @@ export type TraceLine = { text: string; kind: "library" | "own" | "error" };
 const FRAME = /^\s+File "(.*)", line (\d+), in (.*)$/;
 const LIBRARY = /site-packages|dist-packages|[\\/]lib[\\/]python\d|[\\/]fencepost[\\/]|^<frozen/;
 
+/** The lines with their kinds; where no frame is the user's own, the innermost counts as such. */
 export function traceLines(traceback: string): TraceLine[] {
+  const lines = kinds(traceback);
+  if (lines.some((line) => line.kind === "own")) return lines;
+  const last = lines.findLastIndex((line) => FRAME.test(line.text));
+  return lines.map((line, index) => (last >= 0 && index >= last && line.kind === "library" ? { ...line, kind: "own" } : line));
+}
+
+function kinds(traceback: string): TraceLine[] {
   let kind: TraceLine["kind"] = "library";
   const lines = traceback.replace(/\n+$/, "").split("\n");
   return lines.map((text, index) => {

@@ -46,13 +46,6 @@ function ran(job: JobSummary): string {
   return job.attempt > 1 ? `${took}, on attempt ${job.attempt}` : took;
 }
 
-/** Since when it has been in its state. */
-export function since(job: JobSummary): string {
-  if (job.completed_at) return job.completed_at;
-  if (job.state === "running" && job.started_at) return job.started_at;
-  return job.created_at;
-}
-
 /** What follows the word "Paused": by whom and when, as far as that is known. */
 export function pausedBy(pause: PauseView | undefined, now: number): string {
   if (!pause?.by) return "";

@@ -14,5 +14,7 @@ document.addEventListener("visibilitychange", () => {
 
 /** Milliseconds, as `Date.now()`. */
 export const now = computed(() => ticks.value + clockOffset.value);
+/** What the server's clock said at *local*, as `Date.now()`. */
+export const serverTime = (local: number) => local + clockOffset.peek();
 /** The same to the millisecond, not observed. */
 export const rightNow = () => Date.now() + clockOffset.peek();

@@ -21,9 +21,10 @@ from fencepost.core.bounds import (
 )
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.lifecycle import State
+from fencepost.core.limits.type_limits import parse_limits
 from fencepost.core.stats.overview import Load, PauseKind, PauseView, Scale, scale
 from fencepost.core.stats.statistics import EndedJob, Statistics, percentiles, runs, statistics
-from fencepost.core.values.names import check_queue
+from fencepost.core.values.names import check_queue, check_type
 from fencepost.core.values.times import Duration, parse_duration
 from fencepost.store.interface.records.cluster import WorkerInfo
 from fencepost.store.interface.records.overview import QueueView, TypeView
@@ -98,6 +99,10 @@ class LocalTypes(PausableScope):
         """Return every type with its counts, or those of *names*."""
         views: list[TypeView] = yield self._store.overview.types(names)
         return views
+
+    def limit(self, name: str, rate: str | None) -> Script[None]:
+        """Set how often jobs of a type may start, until a worker declares what its code says."""
+        yield self._store.settings.limit_types({check_type(name): parse_limits(rate=rate)})
 
 
 def stats(session: Session, window: Duration) -> Script[Statistics]:

@@ -85,7 +85,7 @@ def queues() -> None:
 
 @click.group()
 def types() -> None:
-    """Types: list, pause, resume."""
+    """Types: list, pause, resume, limit."""
 
 
 @click.group()
@@ -146,6 +146,26 @@ def limit(
     number = whole if name is None else max_running
     what = "all queues together" if name is None else f"queue {name}"
     echo(f"{what}: {'no limit' if number is None else f'at most {number} jobs at once'}")
+
+
+@types.command("limit")
+@click.argument("name", shell_complete=complete("type"))
+@click.argument("rate", metavar="[RATE]", required=False)
+@option("--none", "lift", is_flag=True, help="Remove the limit.")
+@yes_option
+@url_option
+@pass_settings
+def limit_type(settings: Settings, name: str, rate: str | None, lift: bool, yes: bool) -> None:
+    """Let jobs of type NAME start at most at RATE, such as 100/m, over all workers.
+
+    It holds until a worker starts: a worker declares the rates that its code has.
+    """
+    if (rate is None) != lift:
+        raise click.UsageError("write `limit NAME 100/m` or `limit NAME --none`")
+    with settings.opened() as app:
+        confirm_name(settings, app, "type", name, verb="limit", yes=yes)
+        app.types.limit(name, rate=rate)
+    echo(f"type {name}: {'no rate' if rate is None else f'starts at most {rate}'}")
 
 
 def _add_commands(group: click.Group, kind: Kind) -> None:

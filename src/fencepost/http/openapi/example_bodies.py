@@ -33,6 +33,7 @@ def bodies() -> dict[Any, Any]:
         control.DiscardAll: {"type": "send_mail", "expected": 12},
         NewReplay: {"type": "send_mail", "rate": 10, "stop_above": 0.2},
         overview.LimitBody: {"max_running": 10},
+        overview.TypeLimitBody: {"rate": "100/m"},
         access.NewTokenBody: json(
             '"name": "deploy", "roles": ["submit", "read"], "queues": ["mail"], "expires": "90d"'
         ),

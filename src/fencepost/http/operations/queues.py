@@ -24,6 +24,7 @@ from fencepost.wire.overview import (
     RunsQuery,
     Ticks,
     TicksQuery,
+    TypeLimitBody,
     Types,
     WireCronView,
     Workers,
@@ -105,6 +106,21 @@ async def resume_type(call: Call[Nothing, Nothing]) -> Reply:
     """Hand out the jobs of a type again, in their old order."""
     name = check_type(call.path["name"])
     await call.run(call.actions.types.resume(name))
+    return await _type_reply(call, name)
+
+
+@store_action(
+    "PUT /v1/types/{name}/limit",
+    "type.limit",
+    "Limit how often jobs of a type start",
+    TypeView,
+    "invalid_rate",
+)
+async def limit_type(call: Call[TypeLimitBody, Nothing]) -> Reply:
+    """Limit how often jobs of a type start, until a worker declares what its code says."""
+    name, rate = check_type(call.path["name"]), call.body.rate
+    call.detail["rate"] = rate
+    await call.run(call.actions.types.limit(name, rate))
     return await _type_reply(call, name)
 
 

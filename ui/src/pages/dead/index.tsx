@@ -8,7 +8,7 @@ import { Act, Empty, Gauge, Link, Loading, Panel, Pill, Problem, Stale, Time } f
 import { ask } from "../../parts/dialog";
 import { Page } from "../../parts/shell";
 import { Bars } from "../../parts/spark";
-import { count, many, percent } from "../../pure/format";
+import { count, many, percent, shortIds } from "../../pure/format";
 import { common, isOf, worstFirst } from "../../pure/groups";
 import { field, type Json, parseExact } from "../../pure/json";
 import { className } from "../../pure/trace";
@@ -43,10 +43,10 @@ export function DeadLetters() {
         <section class="panel"><Empty title="No dead letters">What runs out of attempts will stand here until somebody replays or discards it.</Empty></section>
       ) : (
         <div class="bench">
-          <Panel title={groups ? many(groups.length, "group") : "Groups"} note={groups && `${count(total)} dead letters${isCut ? ", the newest" : ""}`}>
+          <Panel title={groups ? many(groups.length, "group") : "Groups"} note={groups && `${many(total, "job")}${isCut ? ", the newest" : ""}`}>
             {groups ? <nav aria-label="Groups">{groups.map((group) => <GroupLink key={group.id} group={group} isHere={group === chosen} />)}</nav>
               : letters.error ? <Problem error={letters.error} /> : <Loading rows={5} />}
-            {groups && <div class="foot">By type, error and first own frame; with those that failed for good</div>}
+            {groups && <div class="foot">Dead letters and jobs that failed for good, by type, error and first own frame</div>}
           </Panel>
           {chosen && <GroupView key={chosen.id} group={chosen} letters={found?.filter((letter) => isOf(letter, chosen)) ?? []} />}
         </div>
@@ -61,7 +61,7 @@ function GroupLink({ group, isHere }: { group: Group; isHere: boolean }) {
   return (
     <Link class="grp" to={`dead-letters?${query}`} aria-current={isHere ? "true" : undefined}>
       <b class="tr">{group.type}</b><span class="v">{count(group.count)}</span>
-      <span class="c s-failed sm tr" title={group.message}>{className(group.exception) || group.message}</span>
+      <span class="c s-failed sm tr" title={group.message}>{className(group.exception) || shortIds(group.message)}</span>
       <Bars values={group.trend} state="dead_letter" label={`${group.type}: an hour a bar, last 24 hours`} />
       <code class="q tr">{group.frame ?? "no own frame"}</code><span />
       <span class="q sm">first <Time at={group.first_at} />, last <Time at={group.last_at} /></span>
@@ -81,7 +81,7 @@ function GroupView({ group, letters }: { group: Group; letters: DeadLetter[] }) 
       <section class="panel">
         <div class="body stack8">
           <div class="row wrap">
-            <h2 class="title h18">{group.type}</h2><Pill state="dead_letter">{many(group.count, "dead letter")}</Pill>{group.is_rising && <span class="c s-dead_letter sm">rising, {count(group.trend.at(-1) ?? 0)} within the hour</span>}<span class="grow" />
+            <h2 class="title h18">{group.type}</h2><Pill state="dead_letter">{many(group.count, "job")}</Pill>{group.is_rising && <span class="c s-dead_letter sm">rising, {count(group.trend.at(-1) ?? 0)} within the hour</span>}<span class="grow" />
             <Link class="btn" to={`jobs?state=dead_letter&type=${encodeURIComponent(group.type)}`}>Show the jobs</Link>
             <Act role={locked("operate")} kind="danger" onClick={() => askDiscard(group)}>Discard all…</Act>
           </div>

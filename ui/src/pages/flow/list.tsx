@@ -6,7 +6,7 @@ import { useQuery } from "../../api/query";
 import type { FlowPage, FlowSummary } from "../../api/types";
 import { Act, Choice, Empty, Link, Loading, Panel, Problem, Stale, Time } from "../../parts/basics";
 import { Page } from "../../parts/shell";
-import { CountBar } from "../../parts/state-bar";
+import { CountBar, countWords } from "../../parts/state-bar";
 import { flowRows, stateCounts } from "../../pure/flows";
 import { count, short } from "../../pure/format";
 import { go, params, setParams } from "../../state/route";
@@ -58,7 +58,7 @@ function FlowRow({ flow }: { flow: FlowSummary }) {
   return (
     <tr>
       <td><Link to={`flows/${encodeURIComponent(flow.id)}`}><b>{flow.correlation_id ?? flow.type}</b> <span class="mono q">{short(flow.id)}</span></Link></td>
-      <td class="sub"><CountBar counts={counts} /></td>
+      <td class="sub"><span class="row"><CountBar counts={counts} /><span class="q sm tr" aria-hidden="true">{countWords(counts)}</span></span></td>
       <td class="n">{count(total)}{flow.is_complete === false && "+"}</td>
       <td class="n h"><Time at={flow.created_at} /></td>
       <td class="n h">{flow.is_live ? <span class="c s-running b sm">under way</span> : <Time at={flow.ended_at} />}</td>

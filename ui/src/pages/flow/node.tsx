@@ -3,7 +3,7 @@
 import type { JobSummary } from "../../api/types";
 import { Act, Glyph, Link, StateText } from "../../parts/basics";
 import { around, titleOf } from "../../pure/flow-words";
-import { between, count, duration, many } from "../../pure/format";
+import { between, count, duration, many, stateName } from "../../pure/format";
 import type { GraphNode } from "../../pure/graph";
 import { className } from "../../pure/trace";
 import { doing } from "../../pure/words";
@@ -49,12 +49,17 @@ function NodeFacts({ node, jobs, edges }: Parts & { node: GraphNode }) {
 function factsOf(job: JobSummary): [string, string | null][] {
   const left = job.lease ? -between(job.lease.expires_at, now.value) : 0;
   return [
-    ["State", doing(job, now.value)],
+    ["State", stateWords(job)],
     ["Attempt", `${job.attempt} of ${job.max_attempts}`],
     ["Lease", job.lease && (left > 0 ? `${duration(Math.ceil(left))} left` : `ended ${duration(-left)} ago`)],
     ["Worker", job.lease?.worker ?? null],
-    ["Ran", job.started_at && job.completed_at ? duration(between(job.started_at, job.completed_at)) : null],
   ];
+}
+
+/** Its state and what that means; a lease and its worker have rows of their own. */
+function stateWords(job: JobSummary): string {
+  const words = job.state === "running" ? (job.progress?.message ?? "") : doing(job, now.value);
+  return [stateName(job.state), words].filter(Boolean).join(", ");
 }
 
 /** A job that failed by itself, the jobs that ended with it, and the way back. */

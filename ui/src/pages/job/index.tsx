@@ -65,7 +65,7 @@ export function Job({ id }: { id: string }) {
           </div>
         </div>
         <div class="stack">
-          <LeasePanel job={job} fence={runs.length} ttl={ttl} beats={beats} at={main.at} refusals={refusals.data} />
+          <LeasePanel job={job} attempts={runs} ttl={ttl} beats={beats} at={main.at} refusals={refusals.data} />
           <WhyPanel job={job} reasons={why.data?.reasons} checks={why.data?.checks ?? []} />
           <FlowPanel job={job} />
           <CopyPanel id={job.id} />

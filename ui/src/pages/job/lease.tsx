@@ -1,9 +1,10 @@
 // The lease: what the store said, run down by the server's clock. It never counts on alone.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { JobView, RefusedWrites } from "../../api/types";
+import type { Attempt, JobView, RefusedWrites } from "../../api/types";
 import { Icon, Panel, Time } from "../../parts/basics";
 import { between, clock, duration, many, relative } from "../../pure/format";
+import { writerOf } from "../../pure/refusals";
 import { now, rightNow } from "../../state/clock";
 import type { Beat } from "./timeline";
 
@@ -41,10 +42,11 @@ function firstBeats(job: JobView): Beat[] {
   return at - Date.parse(started) > CLAIMED_WITHIN ? [{ at, version: lease.version }] : [];
 }
 
-export function LeasePanel({ job, fence, ttl, beats, at, refusals }: {
-  job: JobView; fence: number; ttl: number; beats: Beat[]; at: number; refusals: RefusedWrites | undefined;
+export function LeasePanel({ job, attempts, ttl, beats, at, refusals }: {
+  job: JobView; attempts: Attempt[]; ttl: number; beats: Beat[]; at: number; refusals: RefusedWrites | undefined;
 }) {
   const lease = job.lease;
+  const fence = attempts.length;
   return (
     <Panel title="Lease" class="o1" tools={lease && <span class="q sm">TTL {duration(ttl)}</span>}>
       {lease ? (
@@ -59,7 +61,7 @@ export function LeasePanel({ job, fence, ttl, beats, at, refusals }: {
           </dl>
         </div>
       ) : <NoLease job={job} fence={fence} />}
-      {refusals && refusals.refusals.length > 0 && <RefusedNote refusals={refusals} />}
+      {refusals && refusals.refusals.length > 0 && <RefusedNote refusals={refusals} attempts={attempts} />}
     </Panel>
   );
 }
@@ -110,14 +112,14 @@ function RingShape({ share, state, label, children }: { share: number; state: st
   );
 }
 
-function RefusedNote({ refusals }: { refusals: RefusedWrites }) {
+function RefusedNote({ refusals, attempts }: { refusals: RefusedWrites; attempts: Attempt[] }) {
   const last = refusals.refusals[0];
   return (
     <div class="refusal">
       <Icon name="refused" state="refused" />
       <div>
         <span class="t">{many(refusals.refusals.length, "stale write")} refused</span>
-        {last && <><br />{last.operation} by {last.worker ?? "a worker"}, {relative(last.at, now.value)}; nothing changed</>}
+        {last && <><br />{last.operation} by {writerOf(last, attempts)}, {relative(last.at, now.value)}; nothing changed</>}
       </div>
     </div>
   );

@@ -6,10 +6,15 @@ import { Choice, Glyph, Icon, Panel } from "../../parts/basics";
 import { JsonTree } from "../../parts/json-tree";
 import { between, clock, duration, exact, fineClock, stateName } from "../../pure/format";
 import type { Json } from "../../pure/json";
+import { writerOf } from "../../pure/refusals";
 import { LANE_HEIGHT, type Lane, timeline, TOP, type Wait } from "../../pure/timeline";
 import { className } from "../../pure/trace";
 import { now } from "../../state/clock";
 
+const VIEWS = ["Lanes", "Events", "JSON"] as const;
+type View = (typeof VIEWS)[number];
+/** Lanes need more room than a phone has. */
+const narrow = matchMedia("(max-width: 720px)");
 const LEFT = 144;
 const ROOM_RIGHT = 112;
 
@@ -17,12 +22,13 @@ export type Beat = { at: number; version: number };
 type Props = { job: JobView; attempts: Attempt[]; changes: Change[]; refusals: Refusal[]; beats: Beat[]; tree: Json };
 
 export function TimelinePanel(props: Props) {
-  const [view, setView] = useState<"Lanes" | "Events" | "JSON">("Lanes");
+  const [isNarrow] = useState(() => narrow.matches);
+  const [view, setView] = useState<View>(isNarrow ? "Events" : "Lanes");
   return (
-    <Panel title="Timeline" class="o2" tools={<Choice label="Timeline as" options={["Lanes", "Events", "JSON"]} value={view} onChange={setView} />}>
+    <Panel title="Timeline" class="o2" tools={<Choice label="Timeline as" options={isNarrow ? VIEWS.slice(1) : VIEWS} value={view} onChange={setView} />}>
       {view === "Lanes" && <div class="lanes"><Lanes {...props} /></div>}
       {view === "JSON" ? <div class="body"><JsonTree tree={props.tree} /></div> : (
-        <div class={view === "Events" ? "" : "events"}><Events changes={props.changes} refusals={props.refusals} /></div>
+        <div class={view === "Events" ? "" : "events"}><Events changes={props.changes} refusals={props.refusals} attempts={props.attempts} /></div>
       )}
     </Panel>
   );
@@ -176,10 +182,10 @@ function Now({ x, height, job, lanes }: { x: number; height: number; job: JobVie
   );
 }
 
-function Events({ changes, refusals }: { changes: Change[]; refusals: Refusal[] }) {
+function Events({ changes, refusals, attempts }: Pick<Props, "changes" | "refusals" | "attempts">) {
   const all = [
     ...changes.map((change) => ({ at: change.at, state: change.state as string, text: change.reason, isBad: false })),
-    ...refusals.map((each) => ({ at: each.at, state: "refused", text: refusalWords(each), isBad: true })),
+    ...refusals.map((each) => ({ at: each.at, state: "refused", text: refusalWords(each, attempts), isBad: true })),
   ].sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
   return (
     <ol>
@@ -194,6 +200,6 @@ function Events({ changes, refusals }: { changes: Change[]; refusals: Refusal[] 
   );
 }
 
-export function refusalWords(each: Refusal): string {
-  return `${each.operation} refused. ${each.worker ?? "A worker"} held a fence that is over; the present one is newer, so nothing changed.`;
+function refusalWords(each: Refusal, attempts: Attempt[]): string {
+  return `${each.operation} of ${writerOf(each, attempts)}, which held a fence that is over: nothing changed.`;
 }

@@ -3,7 +3,7 @@
 import type { ListedJob } from "../../api/types";
 import { Glyph, Link, StateText } from "../../parts/basics";
 import { age, between, exact, PRIORITIES, short, stateName } from "../../pure/format";
-import { doing, since } from "../../pure/words";
+import { doing } from "../../pure/words";
 import { now } from "../../state/clock";
 
 const TAGS_SHOWN = 3;
@@ -26,7 +26,6 @@ type Props = {
 };
 
 export function JobRow({ job, isPicked, isCursor, isGone, canPick, onPick }: Props) {
-  const from = since(job);
   return (
     <tr aria-selected={isPicked} class={`${isCursor ? "cursor" : ""} ${isGone ? "gone" : ""}`} data-id={job.id}>
       {canPick && (
@@ -47,7 +46,7 @@ export function JobRow({ job, isPicked, isCursor, isGone, canPick, onPick }: Pro
       <td class="h"><PriorityMark value={job.priority} /></td>
       <td class="n">{job.attempt}/{job.max_attempts}</td>
       <td class="tr sub m">{doing(job, now.value)}</td>
-      <td class="n h" title={exact(from)}>{age(between(from, now.value))}</td>
+      <td class="n h" title={`submitted ${exact(job.created_at)}`}>{age(between(job.created_at, now.value))}</td>
     </tr>
   );
 }

@@ -23,7 +23,7 @@ export function Charts({ data }: { data: Series }) {
         <Chart {...shared} kind="bars" format={pace} label="Failed jobs a minute" lines={[{ name: "failures", state: "failed", values: aMinute(sum(values("failed"), values("dead"))) }]} />
       </Panel>
       <Panel title="Wait and run" tools={<Legend />}>
-        <Chart {...shared} kind="lines" isLog format={duration} axis={powerOfTen} label="Time of wait and run, p50 and p99, on a log scale" lines={[
+        <Chart {...shared} kind="lines" isLog format={duration} axis={powerOfTen} label="Time of wait and run, p50 and p99, on a log scale" words={([waits, wait, runs, run]) => `wait ${wait}, p99 ${waits} · run ${run}, p99 ${runs}`} lines={[
           line("wait p99", "wait_p99", "scheduled"), line("wait p50", "wait_p50", "scheduled", true),
           line("run p99", "run_p99", "running"), line("run p50", "run_p50", "running", true),
         ]} />

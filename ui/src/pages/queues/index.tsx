@@ -4,10 +4,12 @@ import { Act, Empty, Link, Loading, Panel, Problem, Stale } from "../../parts/ba
 import { Paused, WithPauses } from "../../parts/paused";
 import { Spark } from "../../parts/spark";
 import { Page } from "../../parts/shell";
-import { count, duration, percent, rate } from "../../pure/format";
+import { count, duration, many, percent, rate } from "../../pure/format";
+import { rateWords } from "../../pure/rates";
 import { valuesOf } from "../../pure/series";
 import { locked, setPaused } from "../../state/actions";
 import { askLimit, LimitBox } from "./limit";
+import { askRate, RateBox } from "./rate";
 import { LANES, QueueTable, worstFirst } from "./table";
 
 /** A smaller share of success is worth a colour. */
@@ -32,7 +34,7 @@ export function Queues() {
           : queues.error ? <Problem error={queues.error} /> : <Loading rows={4} />}
       </Panel>
       {!(types.error?.status === 403) && (
-        <Panel title="Types" note="rates are set in code">
+        <Panel title="Types">
           {types.data ? (types.data.types.length ? <TypeTable types={types.data.types} stats={stats.data} series={ended.data} />
             : <Empty title="No type yet">A type is the name of a task; it appears with its first job.</Empty>)
             : types.error ? <Problem error={types.error} /> : <Loading rows={4} />}
@@ -40,6 +42,7 @@ export function Queues() {
       )}
       </WithPauses>
       <LimitBox />
+      <RateBox />
     </Page>
   );
 }
@@ -61,7 +64,7 @@ function AllQueues({ queues }: { queues: QueueView[] }) {
 function TypeTable({ types, stats, series }: { types: TypeView[]; stats: Statistics | undefined; series: Series | undefined }) {
   return (
     <div class="scroll">
-      <table class="cards">
+      <table class="cards acted">
         <thead><tr><th>Type</th><th class="n">Waiting</th><th class="n">Running</th><th class="n">Out a min</th><th class="n">Succeed</th><th class="n">Run p50</th><th class="n">Run p99</th><th>Completed, 1 h</th><th class="n">Dead</th><th>Rate</th><th class="n">Actions</th></tr></thead>
         <tbody>{types.map((type) => <TypeRow key={type.name} type={type} stats={stats} series={series} />)}</tbody>
       </table>
@@ -69,11 +72,17 @@ function TypeTable({ types, stats, series }: { types: TypeView[]; stats: Statist
   );
 }
 
+/** The share of what ended by itself; null if nothing has. */
+function succeeded(ended: Record<string, number> = {}): number | null {
+  const good = ended.completed ?? 0;
+  const all = good + (ended.failed ?? 0) + (ended.dead_letter ?? 0);
+  return all ? good / all : null;
+}
+
 function TypeRow({ type, stats, series }: { type: TypeView; stats: Statistics | undefined; series: Series | undefined }) {
   const values = valuesOf(series, "completed", type.name);
-  const succeed = (share: number) => (share < SUCCEED_MIN ? "c s-failed b" : "");
   const figures = stats?.types.find((each) => each.name === type.name);
-  const ended = Object.values(figures?.ended ?? {}).reduce((sum, each) => sum + each, 0);
+  const share = succeeded(figures?.ended);
   const counts = type.counts ?? {};
   const dead = counts.dead_letter ?? 0;
   return (
@@ -82,14 +91,14 @@ function TypeRow({ type, stats, series }: { type: TypeView; stats: Statistics | 
       <td class="n">{count((counts.scheduled ?? 0) + (counts.retrying ?? 0))}</td>
       <td class="n h">{count(counts.running ?? 0)}</td>
       <td class="n h">{figures ? rate(figures.ended_rate) : "–"}</td>
-      <td class={`n h ${ended ? succeed((figures!.ended.completed ?? 0) / ended) : ""}`}>{ended ? percent((figures!.ended.completed ?? 0) / ended) : "–"}</td>
+      <td class={`n h ${share !== null && share < SUCCEED_MIN ? "c s-failed b" : ""}`}>{share === null ? "–" : percent(share)}</td>
       <td class="n h">{figures?.run ? duration(figures.run.p50) : "–"}</td>
       <td class="n h">{figures?.run ? duration(figures.run.p99) : "–"}</td>
       <td class="h sp">{values && <Spark values={values} label={`Completed jobs of ${type.name}, last hour`} />}</td>
       <td class={`n h ${dead ? "c s-dead_letter b" : ""}`}>{count(dead)}</td>
-      <td class="h q">{type.rate ? `${type.rate.count} in ${duration(type.rate.window)}` : "no rate"}</td>
-      <td class="sub only-phone q">{count(counts.running ?? 0)} running{dead > 0 && `, ${count(dead)} dead letters`}</td>
-      <td class="sub"><span class="row acts"><Act role={locked("operate")} kind="quiet" onClick={() => setPaused("types", type.name, !type.is_paused)}>{type.is_paused ? "Resume" : "Pause"}</Act></span></td>
+      <td class={`h ${type.rate ? "" : "q"}`}>{type.rate ? rateWords(type.rate) : "no rate"}</td>
+      <td class="sub only-phone q">{count(counts.running ?? 0)} running{dead > 0 && `, ${many(dead, "dead letter")}`}{type.rate && `, at most ${rateWords(type.rate)}`}</td>
+      <td class="sub do"><span class="row acts"><Act role={locked("operate")} kind="quiet" onClick={() => askRate({ type: type.name, before: type.rate ?? null })}>Rate…</Act><Act role={locked("operate")} kind="quiet" onClick={() => setPaused("types", type.name, !type.is_paused)}>{type.is_paused ? "Resume" : "Pause"}</Act></span></td>
     </tr>
   );
 }

@@ -28,7 +28,7 @@ export function QueueTable({ queues, workers, stats, series, isShort = false }: 
 }) {
   return (
     <div class="scroll">
-      <table class="cards">
+      <table class="cards acted">
         <thead>
           <tr>
             <th>Queue</th><th class="n">Waiting</th><th class="n">Oldest</th><th class="n">Running</th><th>Of limit</th>
@@ -69,7 +69,7 @@ function QueueRow({ queue, workers, stats, series, isShort }: {
       <td class="sub only-phone q">{inWords(running, limit, oldest)}</td>
       {!isShort && <td class="n h">{weightOf(queue.name, workers ?? [])}</td>}
       {!isShort && (
-        <td class="sub">
+        <td class="sub do">
           <span class="row acts">
             <Act role={locked("operate")} kind="quiet" onClick={() => askLimit({ queue: queue.name, before: queue.max_running ?? null, running })}>Limit…</Act>
             <Act role={locked("operate")} kind="quiet" onClick={() => setPaused("queues", queue.name, !queue.is_paused)}>{queue.is_paused ? "Resume" : "Pause"}</Act>
