@@ -1,4 +1,4 @@
-"""A server or a store that goes away and comes back: what was shown stays, and is said to be old."""
+"""A server or store that goes away and comes back: what was shown stays, and says how old it is."""
 
 from __future__ import annotations
 

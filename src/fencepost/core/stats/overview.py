@@ -126,7 +126,7 @@ def unserved(queues: Iterable[QueueView], workers: Sequence[WorkerInfo]) -> list
 
 
 def _waiting(count: int) -> str:
-    return "1 job waits" if count == 1 else f"{count} jobs wait"
+    return "1 job waits" if count == 1 else f"{count:,} jobs wait"
 
 
 def explain_unserved(type: str, queue: str, workers: Sequence[WorkerInfo]) -> str | None:
