@@ -31,6 +31,7 @@ PAGES = {
     "job-running": "jobs/{running}",
     "jobs": "jobs?queue=payments",
     "job": "jobs/{refused}",
+    "job-waiting": "jobs/{unserved}",
     "dead-letters": "dead-letters",
     "flows": "flows",
     "flow": "flows/{flow}",

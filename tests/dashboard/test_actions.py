@@ -70,7 +70,7 @@ def test_selected_jobs_are_cancelled_with_a_count(visit: Visit, scene: Scene) ->
     page.get_by_text("2 selected").wait_for()
     page.get_by_role("button", name="Cancel… 2").click()
     page.get_by_role("dialog").get_by_text(
-        "0 that run lose their lease now, 2 never start"
+        "2 jobs never start. They can be retried later."
     ).wait_for()
     button(page, "Cancel 2").click()
     page.get_by_text("2 jobs cancelled.").wait_for()

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { age, count, duration, percent, rate, relative, sentence, shortIds, withoutCommand } from "../src/pure/format";
+import { withTimes } from "../src/pure/words";
 
 describe("numbers and times as people read them", () => {
   it.each([
@@ -35,4 +36,12 @@ it("sentences of the API have short ids, and no command that is shown beneath", 
   expect(shortIds("it waited for job 60594f31-0e70-427b-8a57-d0dc26c20c7f, which failed")).toBe("it waited for job 60594f31, which failed");
   expect(withoutCommand("no live worker serves it; start one with `fencepost worker APP`")).toBe("no live worker serves it");
   expect(withoutCommand("all is well")).toBe("all is well");
+});
+
+it("times in sentences of the API are told in the viewer's zone", () => {
+  const now = Date.parse("2026-11-19T22:14:31Z");
+  expect(withTimes("tried again at 2026-11-19 22:15:19 UTC (in 48.1s)", now)).toBe("tried again in 48 s");
+  expect(withTimes("it ended at 2026-11-19 22:14:19 UTC", now)).toBe("it ended 12 s ago");
+  expect(withTimes("due at 2026-11-29 22:15:19 UTC (in 10d)", now)).toMatch(/^due at 29 Nov, /);
+  expect(withTimes("waits for a worker", now)).toBe("waits for a worker");
 });

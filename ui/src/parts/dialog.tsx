@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 /** From this many on, one types the number. */
 const TYPED_FROM = 100;
@@ -27,7 +27,8 @@ export function Modal({ label, onClose, children, class: name = "" }: {
   label: string; onClose: () => void; children: ComponentChildren; class?: string;
 }) {
   const box = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  // Before the next key can come: it is meant for the box.
+  useLayoutEffect(() => {
     const shown = box.current!;
     shown.showModal();
     return () => shown.close();

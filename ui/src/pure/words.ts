@@ -1,7 +1,7 @@
 // What a job is doing, or waits for, in a few words: the column that saves opening the job.
 
 import type { JobSummary, PauseView } from "../api/types";
-import { between, duration, relative } from "./format";
+import { between, duration, relative, shortIds } from "./format";
 import { className } from "./trace";
 
 const cause = (job: JobSummary) => {
@@ -9,7 +9,7 @@ const cause = (job: JobSummary) => {
   if (!failure) return "";
   const name = className(failure.exception);
   const text = name && !failure.message.startsWith(name) ? `${name}: ${failure.message}` : failure.message;
-  return text.split("\n")[0]!;
+  return shortIds(text.split("\n")[0]!);
 };
 
 /** What a job is doing at *now*, by the server's clock. */
@@ -44,6 +44,16 @@ function ran(job: JobSummary): string {
   if (!job.started_at || !job.completed_at) return "done";
   const took = `ran ${duration(between(job.started_at, job.completed_at))}`;
   return job.attempt > 1 ? `${took}, on attempt ${job.attempt}` : took;
+}
+
+const AT = /\bat (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.\d+)? UTC(?: \(in [^)]*\))?/g;
+
+/** A sentence of the API whose times are told as elsewhere: "at 2026-11-19 22:15:19 UTC (in 48.1s)" is "in 48 s". */
+export function withTimes(text: string, now: number): string {
+  return text.replace(AT, (_, date: string, clock: string) => {
+    const told = relative(`${date}T${clock}Z`, now);
+    return /^in |ago$/.test(told) ? told : `at ${told}`;
+  });
 }
 
 /** What follows the word "Paused": by whom and when, as far as that is known. */

@@ -6,9 +6,11 @@ import { useQuery } from "../../api/query";
 import type { Check, FlowView, JobView, Reason } from "../../api/types";
 import { Choice, CopyButton, Glyph, Icon, Link, Loading, Panel } from "../../parts/basics";
 import { JsonTree } from "../../parts/json-tree";
-import { duration, ENDED, exact, percent, sentence, short } from "../../pure/format";
+import { duration, ENDED, exact, percent, sentence, short, shortIds, withoutCommand } from "../../pure/format";
 import { field, type Json } from "../../pure/json";
 import { snippets } from "../../pure/snippets";
+import { withTimes } from "../../pure/words";
+import { now } from "../../state/clock";
 import { MiniFlow } from "./mini-flow";
 
 export function WhyPanel({ job, reasons, checks }: { job: JobView; reasons: Reason[] | undefined; checks: Check[] }) {
@@ -19,7 +21,7 @@ export function WhyPanel({ job, reasons, checks }: { job: JobView; reasons: Reas
         {!reasons && <Loading rows={2} />}
         {reasons?.map((reason, index) => (
           <div key={reason.code + index}>
-            <p class={index ? "m" : "lead"}>{sentence(saidOnce(reason))}.</p>
+            <p class={index ? "m" : "lead"}>{sentence(shortIds(withTimes(withoutCommand(saidOnce(reason)), now.value)))}.</p>
             {/`(fencepost [^`]+)`/.exec(reason.text)?.[1] && <CopyCommand text={/`(fencepost [^`]+)`/.exec(reason.text)![1]!} />}
           </div>
         ))}

@@ -85,10 +85,16 @@ function askCancel(jobs: JobSummary[], done: () => void): void {
   const running = jobs.filter((job) => job.state === "running").length;
   ask({
     title: `Cancel ${many(jobs.length, "job")}?`,
-    text: `${count(running)} that run lose their lease now, ${count(jobs.length - running)} never start. They can be retried later.`,
+    text: `${fates(running, jobs.length - running)}. They can be retried later.`,
     button: `Cancel ${jobs.length}`, isDangerous: true, count: jobs.length,
     onYes: () => doPicked(CANCEL, jobs, done),
   });
+}
+
+function fates(running: number, waiting: number): string {
+  const lost = running === 1 ? "1 that runs loses its lease now" : `${count(running)} that run lose their lease now`;
+  const never = `${many(waiting, "job")} never ${waiting === 1 ? "starts" : "start"}`;
+  return [running && lost, waiting && never].filter(Boolean).join(", ");
 }
 
 /** Give the selected jobs a priority; undoing gives each its own again. */

@@ -32,6 +32,17 @@ export function Charts({ data }: { data: Series }) {
   );
 }
 
+/** The room of the charts, before their data comes. */
+export function ChartRoom() {
+  return (
+    <div class="grid3">
+      {["Completed", "Failures", "Wait and run"].map((title) => (
+        <Panel title={title} key={title}><div class="chart"><div class="plot" /><div class="caption" /></div></Panel>
+      ))}
+    </div>
+  );
+}
+
 function Legend() {
   return (
     <div class="legend">

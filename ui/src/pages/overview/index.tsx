@@ -12,7 +12,7 @@ import { liveQueues } from "../../state/live";
 import { params, setParams } from "../../state/route";
 import { LANES, QueueTable, worstFirst } from "../queues/table";
 import { AttentionList } from "./attention";
-import { Charts, METRICS } from "./charts";
+import { ChartRoom, Charts, METRICS } from "./charts";
 import { FencePanel } from "./fence";
 import { Vitals } from "./vitals";
 
@@ -44,13 +44,13 @@ export function Overview() {
       <Stale error={first.error} at={first.at} />
       <AttentionList items={items} />
       <Vitals stats={stats.data} queues={queues} workers={fleet} series={hour.data} />
-      {series.data && (
+      {!series.isMissing && (
         <>
           <div class="row wrap"><h2>{SPANS[window]}</h2><span class="q sm">{queue ? `queue ${queue}` : "all queues"}, {type ? `type ${type}` : "all types"}</span><span class="grow" />
             <Pick label="Queue of the charts" all="All queues" names={(queues ?? []).map((each) => each.name)} value={queue} onChange={(value) => setParams({ queue: value })} />
             <Pick label="Type of the charts" all="All types" names={(types.data?.types ?? []).map((each) => each.name)} value={type} onChange={(value) => setParams({ type: value })} />
             <Choice label="Time" options={WINDOWS} value={window} onChange={(value) => setParams({ window: value === "1 h" ? null : value.replace(" ", "") })} /></div>
-          <Charts data={series.data} />
+          {series.data ? <Charts data={series.data} /> : <ChartRoom />}
         </>
       )}
       <div class="grid-21">
