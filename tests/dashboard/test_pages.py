@@ -103,6 +103,23 @@ def test_the_filter_is_the_address(visit: Visit, scene: Scene) -> None:
     expect(page.locator("tr[data-id]")).to_have_count(8)
 
 
+def test_the_filter_completes_what_the_newest_jobs_have(visit: Visit, scene: Scene) -> None:
+    page = visit.go("jobs", "render_invoice")
+    for start, value, address in (
+        ("tag:reg", "tag:region:eu", "tag=region%3Aeu"),
+        ("correlation:order-88101", "correlation:order-88101", "correlation=order-88101"),
+        ("error:Gate", "error:tests.dashboard.shop.GatewayTimeout", "error=tests.dashboard.shop"),
+    ):
+        page.keyboard.press("/")
+        page.keyboard.type(start)
+        page.get_by_role("option", name=value).wait_for()
+        page.keyboard.press("Tab")
+        page.wait_for_url(f"**/jobs?{address}*")
+        page.locator("tr[data-id]").first.wait_for()
+        page.keyboard.press("Backspace")
+        page.keyboard.press("Escape")
+
+
 def test_the_keyboard_alone_opens_a_job_and_goes_on_to_the_next(visit: Visit, scene: Scene) -> None:
     page = visit.go("jobs?type=render_invoice")
     page.locator("tr[data-id]").nth(2).wait_for()

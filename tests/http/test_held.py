@@ -37,6 +37,8 @@ async def test_running_jobs_are_listed_with_their_leases(api: Caller) -> None:
 async def test_names_are_completed(api: Caller) -> None:
     for queue, type_ in (("mail", "send"), ("bulk-mail", "resend"), ("Other", "x")):
         await api.submit(type_, queue=queue)
+    tags = {"tenant": "7", "the:tenant": "8"}
+    await api.submit("send", queue="mail", tags=tags, correlation_id="order-1", key="once")
     await api.claim(worker="w-7")
 
     async def values(query: str) -> list[str]:
@@ -49,16 +51,21 @@ async def test_names_are_completed(api: Caller) -> None:
     assert await values("field=type&limit=1") == ["resend"]
     assert await values("field=worker&prefix=w") == ["w-7"]
     assert await values("field=queue&prefix=none") == []
+    assert await values("field=tag&prefix=tenant") == ["tenant:7", "the%3Atenant:8"]
+    assert await values("field=correlation") == ["order-1"]
+    assert await values("field=key&prefix=once") == ["once"]
+    assert await values("field=flow") == await values("field=error") == []
     assert await api.refused("GET", "/v1/completions?field=payload") == (422, "invalid_request")
     assert await api.refused("GET", "/v1/completions") == (422, "invalid_request")
 
 
 async def test_a_token_for_a_queue_learns_of_no_other(ways: Ways) -> None:
-    await ways.all.submit("secret", queue="b")
-    await ways.all.submit("mine", queue="a")
+    await ways.all.submit("secret", queue="b", tags={"of": "b"})
+    await ways.all.submit("mine", queue="a", tags={"of": "a"})
     await ways.all.claim(queues=["a", "b"], worker="theirs")
     assert [each["type"] for each in (await ways.a.get("/v1/leases"))["leases"]] == ["mine"]
-    for field, names in (("queue", ["a"]), ("type", ["mine"]), ("worker", [])):
+    tagged = (("tag", ["of:a"]), ("error", []))
+    for field, names in (("queue", ["a"]), ("type", ["mine"]), ("worker", []), *tagged):
         assert (await ways.a.get(f"/v1/completions?field={field}"))["values"] == names
     refused = await ways.a.refused("GET", "/v1/leases?queue=b")
     assert refused == (403, "forbidden")

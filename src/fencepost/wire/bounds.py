@@ -59,6 +59,8 @@ HTTP_FAREWELL: Final = 1.0
 """How long a stopping server waits for the request on a new connection, and for a client to read
 the last answer."""
 PREVIEW_MAX: Final = 120
+COMPLETION_JOBS: Final = 500
+"""So many jobs are looked at to complete what no counter knows, such as tags."""
 """Characters of a payload that a list of jobs shows."""
 
 # The client of the HTTP API. Times are in seconds.

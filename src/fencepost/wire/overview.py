@@ -169,7 +169,9 @@ class WireActionPage(msgspec.Struct, frozen=True, kw_only=True):
 class CompletionQuery(Strict, frozen=True, kw_only=True):
     """Names of what, how they begin, and how many at most."""
 
-    field: Literal["queue", "type", "worker"]
+    field: Literal["queue", "type", "worker", "tag", "correlation", "flow", "key", "error"]
+    """All queues, types and live workers; of the others, what the newest 500 jobs have: tags as
+    ``name:value``, the classes of errors."""
     prefix: Annotated[str, Meta(extra_json_schema={"maxLength": TYPE_LENGTH_MAX})] = ""
     limit: PageLimit = 20
 

@@ -13,6 +13,8 @@ type Suggestion = { text: string; note: string; isWhole: boolean };
 
 const LIMIT = 8;
 const STARTS = 14;
+/** Fields whose values the server completes. */
+const COMPLETED = ["queue", "type", "tag", "correlation", "flow", "key", "error"];
 
 /** Values that are known without asking. */
 function values(field: string, queues: QueueView[]): string[] {
@@ -45,7 +47,7 @@ function useCompletions(text: string): string[] {
     setCompletions([]);
     const colon = text.indexOf(":");
     const field = text.slice(0, Math.max(colon, 0));
-    if (!["queue", "type"].includes(field)) return;
+    if (!COMPLETED.includes(field)) return;
     const stop = new AbortController();
     const timer = setTimeout(() => {
       const query = new URLSearchParams({ field, prefix: text.slice(colon + 1), limit: String(LIMIT) });
