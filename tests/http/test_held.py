@@ -64,8 +64,8 @@ async def test_a_token_for_a_queue_learns_of_no_other(ways: Ways) -> None:
     await ways.all.submit("mine", queue="a", tags={"of": "a"})
     await ways.all.claim(queues=["a", "b"], worker="theirs")
     assert [each["type"] for each in (await ways.a.get("/v1/leases"))["leases"]] == ["mine"]
-    tagged = (("tag", ["of:a"]), ("error", []))
-    for field, names in (("queue", ["a"]), ("type", ["mine"]), ("worker", []), *tagged):
+    known = {"queue": ["a"], "type": ["mine"], "worker": [], "tag": ["of:a"], "error": []}
+    for field, names in known.items():
         assert (await ways.a.get(f"/v1/completions?field={field}"))["values"] == names
     refused = await ways.a.refused("GET", "/v1/leases?queue=b")
     assert refused == (403, "forbidden")
