@@ -118,6 +118,10 @@ coverage: setup ## Run the suite and say which lines and branches it missed
 bench: $(VENV)/.stamp-package ## Measure speed beside the raw limit (ARGS="--help" for more)
 	@$(PY) -m bench $(ARGS)
 
+.PHONY: bench-peers
+bench-peers: setup ## Measure Fencepost beside other queues, into docs/performance.md
+	$(PY) -m bench.peers $(ARGS)
+
 # --- the dashboard: its source is in ui/ ----------------------------------------------------------
 
 .PHONY: ui

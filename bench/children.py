@@ -6,10 +6,10 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -30,28 +30,43 @@ class ChildFailedError(Exception):
 
 
 class Child:
-    """One process, which runs *module* with its order; leaving its context ends it."""
+    """One process, which runs *module* with its order; leaving its context ends it.
+
+    A *command* is run instead of a module of ours, with the variables of an *environment*.
+    """
 
     def __init__(
-        self, order: msgspec.Struct | None, *, log: Path, clock: Clock, module: str = WORKER
+        self,
+        order: msgspec.Struct | None,
+        *,
+        log: Path,
+        clock: Clock,
+        module: str = WORKER,
+        command: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._clock = clock
         self._log = log
         self._heard = b""
         with log.open("wb") as stderr:
             self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    module,
-                    msgspec.json.encode(order).decode(),
-                ],
+                command or [sys.executable, "-m", module, msgspec.json.encode(order).decode()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 bufsize=0,
                 cwd=ROOT,
+                env=environment,
             )
+
+    def wait_until_ended(self, timeout: float) -> None:
+        """Wait until it has ended by itself, and well."""
+        try:
+            code = self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise ChildFailedError(f"a process did not end in {timeout:g} s") from None
+        if code:
+            raise ChildFailedError(f"a process failed: {self._last_words()}")
 
     def wait_until_ready(self) -> None:
         line = self.line(START_TIMEOUT)
@@ -97,7 +112,7 @@ class Child:
         lines = self._log.read_text("utf-8", errors="replace").strip().splitlines()
         return lines[-1] if lines else "it left no message"
 
-    def __enter__(self) -> Child:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: Any) -> None:
