@@ -114,8 +114,8 @@ MUTANTS = (
         "jobs of two tokens that are stored by one statement are the first one's",
         Patch(
             "fencepost.store.postgres.jobs.enqueue",
-            "            and job.submitter == first.submitter\n",
-            "            and job.tags == first.tags\n",
+            "        and job.submitter == other.submitter\n",
+            "        and job.tags == other.tags\n",
         ),
         "TestSubmitters",
     ),

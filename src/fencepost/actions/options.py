@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Literal, TypedDict
 
@@ -312,6 +312,20 @@ def new_job(task: Task | ForeignTask, payload: Body, options: Options) -> NewJob
         after=options.after,
         concurrency_key=concurrency_key,
     )
+
+
+def new_jobs(
+    task: Task | ForeignTask, payloads: Iterable[Body], options: Options
+) -> Iterator[NewJob]:
+    """As ``new_job`` for each payload; what does not depend on it is checked and made once."""
+    is_keyed = options.concurrency_key is not None or getattr(task, "concurrency_key", None)
+    first: NewJob | None = None
+    for payload in payloads:
+        if first is None or is_keyed:
+            first = new_job(task, payload, options)
+            yield first
+        else:
+            yield msgspec.structs.replace(first, payload=payload)
 
 
 def check_bulk(jobs: list[NewJob]) -> list[NewJob]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 from msgspec.structs import replace
 
 from fencepost.actions.backend import Backend
-from fencepost.actions.options import Options, UsingOptions, check_bulk, merge, new_job
+from fencepost.actions.options import Options, UsingOptions, check_bulk, merge, new_job, new_jobs
 from fencepost.actions.synonyms import method_instead
 from fencepost.core.job.idempotency import OnDuplicate, check_key
-from fencepost.core.job.job import NewJob
+from fencepost.core.job.job import Body, NewJob
 from fencepost.core.job.task import Task
 from fencepost.core.values.payload import check_size
 from fencepost.core.values.times import Duration
@@ -99,27 +99,29 @@ class _AppTask(TaskReference):
             self._options, options, session.timeouts, webhooks=session.webhooks, task=self.type
         )
 
+    def _encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Body:
+        return check_size(self._task.signature.encode(args, kwargs), self._session.max_payload)
+
     def _prepare(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options | None = None
     ) -> NewJob:
-        payload = check_size(self._task.signature.encode(args, kwargs), self._session.max_payload)
-        return new_job(self._task, payload, options or self._options)
+        return new_job(self._task, self._encode(args, kwargs), options or self._options)
 
     def _prepare_many(self, arguments: Iterable[Arguments]) -> list[NewJob]:
-        jobs = []
-        for item in arguments:
-            if isinstance(item, tuple):
-                jobs.append(self._prepare(item, {}))
-            elif isinstance(item, Mapping):
-                jobs.append(self._prepare((), dict(item)))
-            elif isinstance(item, NewJob):
-                raise InvalidJobError(
-                    f"{self.type}.submit_many takes the arguments of each job; give prepared jobs "
-                    f"to app.submit_many([{self.type}.prepare(…), …])"
-                )
-            else:
-                jobs.append(self._prepare((item,), {}))
-        return check_bulk(jobs)
+        payloads = map(self._encode_item, arguments)
+        return check_bulk(list(new_jobs(self._task, payloads, self._options)))
+
+    def _encode_item(self, item: Arguments) -> Body:
+        if isinstance(item, tuple):
+            return self._encode(item, {})
+        if isinstance(item, Mapping):
+            return self._encode((), dict(item))
+        if isinstance(item, NewJob):
+            raise InvalidJobError(
+                f"{self.type}.submit_many takes the arguments of each job; give prepared jobs "
+                f"to app.submit_many([{self.type}.prepare(…), …])"
+            )
+        return self._encode((item,), {})
 
     def _prepare_idempotent(
         self, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]

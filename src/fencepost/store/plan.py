@@ -40,6 +40,9 @@ class Statement(msgspec.Struct, frozen=True):
     prepares: bool = False
     """It only prepares the operation, and can be repeated at any time: if what follows fails,
     nothing was done."""
+    meanwhile: Callable[[], None] | None = None
+    """Called while a server is at it, if there is one: prepares what the plan does next. It must
+    not raise, and the plan must not rely on it."""
 
 
 Plan = Generator[Statement, list[Row], T]

@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 from psycopg.rows import dict_row
 from tests.store.postgres.conftest import Admin, Connect
 from tests.store.postgres.cutting import Proxy
@@ -112,6 +113,23 @@ def test_a_plan_that_goes_on_does_so_in_a_transaction(
     runner.run(operation(note("a"), note("b"), note("c")))
     assert [len(trip) for trip in asked] == [1, 2, 1, 1]
     assert [trip[0].sql for trip in asked][1::2] == ["begin", "commit"]
+
+
+def test_a_plan_prepares_its_next_statement_while_the_server_is_at_one(
+    connections: Connections,
+) -> None:
+    called: list[int] = []
+
+    def look(number: int) -> Statement:
+        return replace(note(str(number)), meanwhile=lambda: called.append(number))
+
+    before: list[list[int]] = []
+    first = replace(look(0), alone=False)
+    plan = operation(first, look(1), before=lambda _: before.append(list(called)))
+    assert Runner(connections).run(plan) == [[("0",)], [("1",)]]
+    assert before == [[], [0], [0, 1]]
+    assert Runner(connections).run(operation(look(2))) == [[("2",)]]
+    assert called == [0, 1, 2]
 
 
 def test_any_other_operation_is_one_transaction(

@@ -103,11 +103,11 @@ class Signature:
         if len(args) + len(kwargs) != 1:
             return None
         parameter = self.parameters[0]
-        if args:
-            value = None if parameter.kind is parameter.KEYWORD_ONLY else args[0]
-        else:
-            value = None if parameter.kind in _VARIADIC else kwargs.get(parameter.name)
-        return bytes(value) if isinstance(value, BYTES_LIKE) else None
+        value = args[0] if args else kwargs.get(parameter.name)
+        if not isinstance(value, BYTES_LIKE):
+            return None
+        refused = (parameter.KEYWORD_ONLY,) if args else _VARIADIC
+        return None if parameter.kind in refused else bytes(value)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the arguments by parameter name, or raise TypeError as a call would."""

@@ -121,11 +121,11 @@ class ServerSession(psycopg.Connection[Row]):
     ) -> list[list[Row]]:
         commands = [self._dump_all(statement) for statement in statements]  # raises before it sends
         further = [command for statement in postscript for command in self._dump_all(statement)]
+        prepared = [each.meanwhile for each in statements if each.meanwhile is not None]
+        calls = prepared if meanwhile is None else [meanwhile, *prepared]
         try:
             results = iter(
-                self._exchange(
-                    [command for each in commands for command in each], further, meanwhile
-                )
+                self._exchange([command for each in commands for command in each], further, calls)
             )
         except BaseException as error:
             is_told = isinstance(error, psycopg.Error) and error.sqlstate is not None
@@ -155,7 +155,7 @@ class ServerSession(psycopg.Connection[Row]):
         self,
         commands: Sequence[_Command],
         further: Sequence[_Command],
-        meanwhile: Callable[[], None] | None,
+        meanwhile: Sequence[Callable[[], None]],
     ) -> list[PGresult]:
         pgconn = self.pgconn
         if pgconn.status != pq.ConnStatus.OK:
@@ -170,8 +170,8 @@ class ServerSession(psycopg.Connection[Row]):
                 pgconn.send_query_params(*command)
             pgconn.pipeline_sync()
         self._flush()
-        if meanwhile is not None:
-            meanwhile()
+        for call in meanwhile:
+            call()
         results, failure = self._collect(len(preparing))
         if failure is not None:
             for key in filter(None, preparing[len(results) :]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -26,8 +26,8 @@ from fencepost.store.sql.codec import BY_NUMBER
 
 ENQUEUE = "select fencepost.enqueue(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 ENQUEUE_EACH = "select fencepost.enqueue_each(%s, %s, %s)::text"
-CHUNK = 5_000
-"""Jobs in one statement."""
+CHUNK = 2_500
+"""Jobs in one statement: few enough that the server soon has the first of a bulk."""
 
 _encoder = msgspec.json.Encoder()
 
@@ -66,23 +66,42 @@ class _Batch:
         self.jobs: list[NewJob] = []
         self.ids: list[bytes] = []
         self.payloads: list[str] = []
+        self.digits: list[str] = []
+        self.texts: tuple[str, str] = ("", "")
+        """Of plain jobs: ids and payloads, as the server reads them."""
 
     def takes(self, job: NewJob, *, is_plain: bool) -> bool:
-        """Return whether *job* can share the statement. Jobs of one call share most objects."""
+        """Return whether *job* can share the statement."""
         if is_plain is not self.is_plain or len(self.jobs) == CHUNK:
             return False
-        if not is_plain:
-            return True  # each has all its fields
-        first = self.first
-        return (
-            (job.policy is first.policy or job.policy == first.policy)
-            and job.type == first.type
-            and job.queue == first.queue
-            and job.priority is first.priority
-            and job.delay == first.delay
-            and job.run_at == first.run_at
-            and job.submitter == first.submitter
-        )
+        # Those that are not plain have all their fields each.
+        return not is_plain or _is_alike(job, self.first)
+
+    def seal(self) -> _Batch:
+        """Write its texts; it takes no more jobs."""
+        if self.is_plain:
+            self.digits = [id_.hex() for id_ in self.ids]
+            self.texts = "{" + ",".join(self.digits) + "}", "[" + ",".join(self.payloads) + "]"
+        return self
+
+
+class _Batches:
+    """Batches in their order, of which the next is made while the server stores the one before."""
+
+    def __init__(self, batches: Iterator[_Batch]) -> None:
+        self._batches = batches
+        self._next: _Batch | None = None
+
+    def look(self) -> None:
+        """Make the next, unless it is made."""
+        if self._next is None:
+            self._next = next(self._batches, None)
+
+    def take(self) -> _Batch | None:
+        """Return the next, None if there are no more."""
+        self.look()
+        batch, self._next = self._next, None
+        return batch
 
 
 def enqueue(env: Env, jobs: Sequence[NewJob], *, atomic: bool = False) -> Plan[list[EnqueueReply]]:
@@ -99,30 +118,68 @@ def accept(env: Env, jobs: Sequence[NewJob], *, atomic: bool) -> Plan[list[Enque
         check_places(job.after for job in jobs)
         yield from check_times(env, jobs)
         return (yield from graphs.enqueue(env, jobs, numbers, atomic=atomic))
-    numbers = yield from env.catalog.number(jobs)
-    yield from check_times(env, jobs)
-    batches: list[_Batch] = []
+    kinds = _kinds(jobs)
+    numbers = yield from env.catalog.number(kinds)
+    yield from check_times(env, kinds)
+    batches = _Batches(_divided(env, jobs, numbers))
+    replies: list[EnqueueReply] = []
+    alone = is_plain = True
+    while (batch := batches.take()) is not None:
+        # A statement that is all there is to do needs no transaction around it, unless what it
+        # answers may be a reason to undo it: that one of several keys is held.
+        is_all = len(batch.jobs) == len(jobs)
+        alone = is_all and (batch.is_plain or not atomic)
+        alone = alone and not any(_is_confined(job) for job in batch.jobs)
+        is_plain = is_plain and batch.is_plain
+        if batch.is_plain:
+            replies += yield from _enqueue_alike(env, batch, alone=alone, meanwhile=batches.look)
+        else:
+            replies += yield from _enqueue_each(env, batch, numbers, atomic=atomic, alone=alone)
+    return replies if is_plain else (yield from _admitted(env, jobs, replies, alone=alone))
+
+
+def _divided(env: Env, jobs: Sequence[NewJob], numbers: JobNumbers) -> Iterator[_Batch]:
+    """Divide *jobs* into batches, in their order."""
+    batch: _Batch | None = None
     for job, id_ in zip(jobs, env.clock.new_ids(len(jobs)), strict=True):
-        payload = None
-        if _is_plain(job):
-            payload = plain_json(job.payload)
+        payload = plain_json(job.payload) if _is_plain(job) else None
         is_plain = payload is not None
-        if not batches or not batches[-1].takes(job, is_plain=is_plain):
-            batches.append(_Batch(job, *numbers.of(job), is_plain=is_plain))
-        batch = batches[-1]
+        if batch is None or not batch.takes(job, is_plain=is_plain):
+            if batch is not None:
+                yield batch.seal()
+            batch = _Batch(job, *numbers.of(job), is_plain=is_plain)
         batch.jobs.append(job)
         batch.ids.append(job.id or id_)
         if payload is not None:
             batch.payloads.append(payload)
-    replies: list[EnqueueReply] = []
-    # A statement that is all there is to do needs no transaction around it.
-    alone = len(batches) == 1 and not atomic and not any(_is_confined(job) for job in jobs)
-    for batch in batches:
-        if batch.is_plain:
-            replies += yield from _enqueue_alike(env, batch, alone=alone)
-        else:
-            replies += yield from _enqueue_each(env, batch, numbers, atomic=atomic, alone=alone)
-    return (yield from _admitted(env, jobs, replies, alone=alone))
+    if batch is not None:
+        yield batch.seal()
+
+
+def _kinds(jobs: Sequence[NewJob]) -> list[NewJob]:
+    """Leave out each job that differs from the one before in payload, key and the like alone.
+
+    Of a bulk, one is left.
+    """
+    before = [None, *jobs]
+    return [
+        job
+        for job, last in zip(jobs, before, strict=False)
+        if last is None or not _is_alike(job, last)
+    ]
+
+
+def _is_alike(job: NewJob, other: NewJob) -> bool:
+    """Return whether two jobs share lane, policy, times and submitter; mostly, the very objects."""
+    return (
+        (job.policy is other.policy or job.policy == other.policy)
+        and job.type == other.type
+        and job.queue == other.queue
+        and job.priority is other.priority
+        and job.delay == other.delay
+        and job.run_at == other.run_at
+        and job.submitter == other.submitter
+    )
 
 
 def check_times(env: Env, jobs: Sequence[NewJob]) -> Plan[None]:
@@ -173,9 +230,10 @@ def _is_held(reply: EnqueueReply) -> bool:
     return isinstance(reply, Enqueued) and reply.state is State.PENDING
 
 
-def _enqueue_alike(env: Env, batch: _Batch, *, alone: bool) -> Plan[list[EnqueueReply]]:
+def _enqueue_alike(
+    env: Env, batch: _Batch, *, alone: bool, meanwhile: Callable[[], None]
+) -> Plan[list[EnqueueReply]]:
     job = batch.first
-    digits = [id_.hex() for id_ in batch.ids]
     params = (
         env.now,
         batch.lane,
@@ -184,13 +242,12 @@ def _enqueue_alike(env: Env, batch: _Batch, *, alone: bool) -> Plan[list[Enqueue
         seconds_to_us(job.delay),
         job.run_at,
         seconds_to_us(job.policy.lifetime),
-        "{" + ",".join(digits) + "}",
-        "[" + ",".join(batch.payloads) + "]",
+        *batch.texts,
         job.submitter,
     )
-    ((number,),) = yield Statement(ENQUEUE, params, alone=alone)
+    ((number,),) = yield Statement(ENQUEUE, params, alone=alone, meanwhile=meanwhile)
     type_, state = job.type, BY_NUMBER[number]
-    return [Enqueued(id_of_digits(each), type_, state) for each in digits]
+    return [Enqueued(id_of_digits(each), type_, state) for each in batch.digits]
 
 
 def _enqueue_each(
