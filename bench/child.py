@@ -52,6 +52,8 @@ class Report(msgspec.Struct, frozen=True):
     resident_after: int
     tenths: list[float] = []
     """Jobs a second in each tenth of the jobs; fewer where several fell into one settlement."""
+    resident_gathered: int | None = None
+    """When jobs that wait for each other all ran at once."""
 
 
 class Mark(NamedTuple):
@@ -152,7 +154,12 @@ def work(order: Order) -> Report:
     """Wait for the word, then run a worker as *order* says."""
     store = open_store(order.url)
     stopwatch = Stopwatch(store, order.limit)
-    with BenchApp(order.url, store=cast(Store, stopwatch)) as bench:
+    gathered: list[int] = []
+
+    def note() -> None:
+        gathered.append(resident())
+
+    with BenchApp(order.url, store=cast(Store, stopwatch), on_gathered=note) as bench:
         worker = bench.app.worker(concurrency=order.concurrency)
         before, cpu_before = resident(), cpu_seconds()
         say("ready")
@@ -167,6 +174,7 @@ def work(order: Order) -> Report:
             resident_before=before,
             resident_after=resident(),
             tenths=tenths([Mark(0, stopwatch.began), *stopwatch.marks]),
+            resident_gathered=gathered[0] if gathered else None,
         )
 
 

@@ -9,6 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 from bench import (
     drain,
     flows,
+    footprint,
     keys,
     memory,
     pickup,
@@ -40,6 +41,7 @@ GROUPS: tuple[Group[SqliteBench], ...] = (
     Group(("chains", "fan", "diamonds", "chain"), flows.measure),
     Group(("rate",), rates.measure),
     Group(("memory",), memory.measure),
+    Group(("footprint",), footprint.measure),
     Group(("import", "help"), startup.measure),
 )
 

@@ -20,5 +20,6 @@ NAMES = (
     "limit",
     "rate",
     "keyed",
+    "footprint",
 )
 """What ``--only`` takes; here, because the modules that measure need the driver."""

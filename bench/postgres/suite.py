@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import flows, keys, rates, slots
+from bench import flows, footprint, keys, rates, slots
 from bench.postgres import drain, limits, pickup, snapshot, submit
 from bench.postgres.bench import PostgresBench
 from bench.suite import Group
@@ -17,4 +17,5 @@ GROUPS: tuple[Group[PostgresBench], ...] = (
     Group(("limit",), limits.measure),
     Group(("rate",), rates.measure),
     Group(("keyed",), keys.measure),
+    Group(("footprint",), footprint.measure),
 )

@@ -44,11 +44,22 @@ ROWS = {
     "chain",
     "memory.disk",
     "memory.worker",
+    "footprint.idle",
+    "footprint.busy",
     "rate",
     "import",
     "help",
 }
-ALONE = {"pickup.p50", "pickup.call.p50", "pickup.p99", "chain", "memory.disk", "memory.worker"}
+ALONE = {
+    "pickup.p50",
+    "pickup.call.p50",
+    "pickup.p99",
+    "chain",
+    "memory.disk",
+    "memory.worker",
+    "footprint.idle",
+    "footprint.busy",
+}
 """Rows that stand beside nothing."""
 
 
@@ -56,6 +67,7 @@ def run(folder: Path, *arguments: str) -> Result:
     return CliRunner().invoke(bench, [*TINY, "--path", str(folder), *arguments])
 
 
+@pytest.mark.timeout(300)
 def test_a_run_reports_every_figure_beside_its_limit_and_names_the_machine(tmp_path: Path) -> None:
     done = run(tmp_path, "--json")
     assert done.exit_code == 0, done.output

@@ -71,6 +71,8 @@ ROWS = {
     "limit.most",
     "rate",
     "keyed",
+    "footprint.idle",
+    "footprint.busy",
 }
 IF_LOCAL = {"cpu", "pickup.p50", "pickup.p99", "pickup-busy.p50", "pickup-busy.p99"}
 """Rows that need the server's processes and clock to be this machine's."""
