@@ -27,8 +27,27 @@ MUTANTS: tuple[Mutant, ...] = (
         "starts-coroutines-off-the-record",
         "coroutines start without a word on the record",
         "run.attempt",
-        "            executor.starts.add(job.lease.token)\n",
-        "            pass\n",
+        "                if self.is_in_time() and self.note_start():\n",
+        "                if self.is_in_time():\n",
+        ORPHANS,
+    ),
+    _mutant(
+        "notes-a-start-before-it-reads-the-payload",
+        "a thread's job is on record while its arguments are read, before its handler is called",
+        "run.attempt",
+        "        handler = self._handler()\n"
+        "        if not (self.is_in_time() and self.note_start()):\n            return TOO_LATE\n",
+        "        if not (self.is_in_time() and self.note_start()):\n            return TOO_LATE\n"
+        "        handler = self._handler()\n",
+        ORPHANS,
+    ),
+    _mutant(
+        "notes-a-batch-before-it-reads-the-payloads",
+        "the jobs of a batch are on record while their payloads are read",
+        "run.batch",
+        "        given = [(attempt.context, attempt.job.payload) for attempt in self._begun]\n",
+        "        self._note_starts()\n"
+        "        given = [(attempt.context, attempt.job.payload) for attempt in self._begun]\n",
         ORPHANS,
     ),
     _mutant(
@@ -43,8 +62,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "takes-a-starting-child-for-a-started-handler",
         "a job is on record while Python starts in the child that is to run it",
         "run.attempt",
-        "        if task.isolation is Isolation.LOOP and task.batch is None:\n",
-        "        if task.isolation is not Isolation.THREAD and task.batch is None:\n",
+        "            executor.slots.reach.vain = 0\n        if executor.is_verbose:\n",
+        "            executor.starts.add(job.lease.token)\n        if executor.is_verbose:\n",
         ORPHANS,
     ),
     _mutant(

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
+import msgspec
 import pytest
 from tests.worker import gated
 from tests.worker.flaky import FlakyStore, Times, nothing, only
@@ -217,6 +219,48 @@ async def test_a_running_worker_looks_again_and_again(app: App, folder: Path) ->
         await eventually(lambda: standing(app, jobs) == [(State.SCHEDULED, 0)])
 
 
+_on_record_when_read: list[bool] = []
+
+
+class Order(msgspec.Struct):
+    """An argument that says whether a start was on record while it was read."""
+
+    number: int
+
+    def __post_init__(self) -> None:
+        found = records(Path(os.environ["FENCEPOST_RUNTIME_DIR"]))
+        _on_record_when_read.extend(any(_started_part(path)) for path in found)
+
+
+def ship(order: Order) -> None: ...
+
+
+async def ship_async(order: Order) -> None: ...
+
+
+def ship_together(jobs: list[BatchJob[Order]]) -> list[None]:
+    return [None for _ in jobs]
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "thread", "batch"])
+async def test_a_job_whose_arguments_are_being_read_has_not_started(
+    app: App, folder: Path, kind: str
+) -> None:
+    """C41: a large payload, or those of a large batch, take a while."""
+    match kind:
+        case "coroutine":
+            app.task(ship_async).submit(Order(1))
+        case "thread":
+            app.task(ship).submit(Order(1))
+        case _:
+            app.task(batch=2)(ship_together).submit_many([(Order(1),), (Order(2),)])
+    _on_record_when_read.clear()
+    async with working(app):
+        await eventually(lambda: app.jobs.count(state=State.COMPLETED) == app.jobs.count())
+    assert _on_record_when_read
+    assert not any(_on_record_when_read)
+
+
 @pytest.mark.parametrize("kind", ["coroutine", "thread", "batch"])
 async def test_a_start_is_on_record_while_its_handler_runs(
     app: App, folder: Path, kind: str
@@ -322,6 +366,10 @@ async def test_a_second_run_of_a_worker_that_left_jobs_behind_has_another_name(
     await eventually(lambda: job.refresh().state is State.COMPLETED)
     worker.stop()
     await running
+
+
+def _started_part(path: Path) -> bytes:
+    return path.read_bytes()[starts.HEADER :]
 
 
 def _lines(path: Path) -> list[bytes]:
