@@ -75,6 +75,14 @@ MUTANTS: tuple[Mutant, ...] = (
         RECORD,
     ),
     _mutant(
+        "looks-while-its-store-hangs",
+        "a worker whose store hangs keeps those of other stores from looking for their dead",
+        "starts",
+        "            unlock(fd)  # who has died does not come back\n",
+        "",
+        ORPHANS,
+    ),
+    _mutant(
         "believes-a-record-of-another-boot",
         "what the disk has of a record after a power cut is believed",
         "starts",

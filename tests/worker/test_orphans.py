@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -25,6 +25,7 @@ from fencepost.core.job.job import ClaimedJob
 from fencepost.platform import disk
 from fencepost.store.interface.queue import ClaimRequest, QueueFacet
 from fencepost.store.interface.store import Store
+from fencepost.store.plan import Operation
 from fencepost.worker import Worker, children, starts
 from fencepost.worker.orphans import RECORDS_MAX, Orphans
 from fencepost.worker.starts import StartRecord, records, turn_to_look
@@ -131,6 +132,31 @@ async def test_a_store_that_is_away_is_asked_again(app: App, folder: Path) -> No
         assert store.count(method) == 1
         assert standing(app, jobs) == [(State.RUNNING, 1)]
     assert await orphans.step() == 1
+
+
+class HangingStore(FlakyStore):
+    """One that is asked, and does not answer."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.is_asked = asyncio.Event()
+
+    async def run_async(self, operation: Operation[Any]) -> Any:
+        self.is_asked.set()
+        await asyncio.get_running_loop().create_future()
+
+
+async def test_a_store_that_hangs_keeps_nobody_from_looking(app: App, folder: Path) -> None:
+    """C41: workers of all stores of a machine share the folder, and one of them may be stopped."""
+    record_of(folder, "dead").close(is_empty=False)
+    submit(app, 1)
+    jobs = claim(app, "dead", 1)
+    store = HangingStore(app.store)
+    hanging = asyncio.create_task(Orphans(cast(Store, store), folder).step())
+    await store.is_asked.wait()
+    assert await Orphans(app.store, folder).step() == 1
+    assert standing(app, jobs) == [(State.SCHEDULED, 0)]
+    hanging.cancel()
 
 
 async def test_a_release_whose_reply_was_lost_is_done_once(app: App, folder: Path) -> None:
