@@ -13,6 +13,7 @@ def _mutant(name: str, about: str, module: str, old: str, new: str, *tests: str)
 RECORD = "tests/worker/test_start_record.py"
 ORPHANS = "tests/worker/test_orphans.py"
 OUTAGES = "tests/worker/test_outages.py"
+PROMPTNESS = "tests/worker/test_promptness.py"
 
 MUTANTS: tuple[Mutant, ...] = (
     _mutant(
@@ -81,6 +82,22 @@ MUTANTS: tuple[Mutant, ...] = (
         "            unlock(fd)  # who has died does not come back\n",
         "",
         ORPHANS,
+    ),
+    _mutant(
+        "threads-overtake-coroutines",
+        "less urgent jobs start in threads before the more urgent coroutines of their claim",
+        "run.executor",
+        "            if urgency is not None and attempt.job.priority > urgency:\n",
+        "            if urgency is None and attempt.job.priority > 100:\n",
+        PROMPTNESS,
+    ),
+    _mutant(
+        "starts-behind-a-stop",
+        "what waited for more urgent coroutines starts although the worker stops",
+        "run.executor",
+        "        if self.shutdown.is_stopping:\n            self.give_back([attempt.held for",
+        "        if not waiting:\n            self.give_back([attempt.held for",
+        PROMPTNESS,
     ),
     _mutant(
         "believes-a-record-of-another-boot",
