@@ -9,6 +9,7 @@ OUTBOX = "tests/store/redis/partitions/test_outbox.py"
 DEATHS = "tests/lab/test_outbox.py"
 CONFORMANCE = "tests/store/redis/partitions/test_conformance.py"
 QUOTAS = "tests/store/redis/partitions/test_quotas.py"
+PARTITIONS = "tests/store/redis/partitions/test_partitions.py"
 
 
 def _mutant(name: str, about: str, module: str, old: str, new: str, *tests: str) -> Mutant:
@@ -17,6 +18,30 @@ def _mutant(name: str, about: str, module: str, old: str, new: str, *tests: str)
 
 
 MUTANTS = (
+    _mutant(
+        "keeps-a-lost-reply-to-itself",
+        "a claim does not say that a partition has not answered: what that has leased runs out",
+        "leases",
+        "            is_unsure=bool(self.errors),\n",
+        "",
+        PARTITIONS,
+    ),
+    _mutant(
+        "finds-leases-in-all-or-none",
+        "while a partition is away, nothing is found that dead workers held in the others",
+        "leases",
+        "    if errors and len(errors) == len(asked):\n",
+        "    if errors:\n",
+        PARTITIONS,
+    ),
+    _mutant(
+        "claims-from-a-partition-that-is-behind",
+        "jobs of a partition that was away start against limits declared meanwhile",
+        "leases",
+        "    current = [number for number in requests if number not in hub.behind]\n",
+        "    current = list(requests)\n    hub.behind.clear()\n",
+        PARTITIONS,
+    ),
     _mutant(
         "report-is-lost-with-its-mirror",
         "a report that comes before its mirror is deleted, and the job waits for ever",

@@ -13,6 +13,7 @@ def _mutant(name: str, about: str, module: str, old: str, new: str, *tests: str)
 RECORD = "tests/worker/test_start_record.py"
 ORPHANS = "tests/worker/test_orphans.py"
 OUTAGES = "tests/worker/test_outages.py"
+PROMPTNESS = "tests/worker/test_promptness.py"
 
 MUTANTS: tuple[Mutant, ...] = (
     _mutant(
@@ -27,8 +28,27 @@ MUTANTS: tuple[Mutant, ...] = (
         "starts-coroutines-off-the-record",
         "coroutines start without a word on the record",
         "run.attempt",
-        "            executor.starts.add(job.lease.token)\n",
-        "            pass\n",
+        "                if self.is_in_time() and self.note_start():\n",
+        "                if self.is_in_time():\n",
+        ORPHANS,
+    ),
+    _mutant(
+        "notes-a-start-before-it-reads-the-payload",
+        "a thread's job is on record while its arguments are read, before its handler is called",
+        "run.attempt",
+        "        handler = self._handler()\n"
+        "        if not (self.is_in_time() and self.note_start()):\n            return TOO_LATE\n",
+        "        if not (self.is_in_time() and self.note_start()):\n            return TOO_LATE\n"
+        "        handler = self._handler()\n",
+        ORPHANS,
+    ),
+    _mutant(
+        "notes-a-batch-before-it-reads-the-payloads",
+        "the jobs of a batch are on record while their payloads are read",
+        "run.batch",
+        "        given = [(attempt.context, attempt.job.payload) for attempt in self._begun]\n",
+        "        self._note_starts()\n"
+        "        given = [(attempt.context, attempt.job.payload) for attempt in self._begun]\n",
         ORPHANS,
     ),
     _mutant(
@@ -43,8 +63,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "takes-a-starting-child-for-a-started-handler",
         "a job is on record while Python starts in the child that is to run it",
         "run.attempt",
-        "        if task.isolation is Isolation.LOOP and task.batch is None:\n",
-        "        if task.isolation is not Isolation.THREAD and task.batch is None:\n",
+        "            executor.slots.reach.vain = 0\n        if executor.is_verbose:\n",
+        "            executor.starts.add(job.lease.token)\n        if executor.is_verbose:\n",
         ORPHANS,
     ),
     _mutant(
@@ -54,6 +74,30 @@ MUTANTS: tuple[Mutant, ...] = (
         "        if try_lock(fd) and os.fstat(fd).st_nlink:\n",
         "        if os.fstat(fd).st_nlink:\n",
         RECORD,
+    ),
+    _mutant(
+        "looks-while-its-store-hangs",
+        "a worker whose store hangs keeps those of other stores from looking for their dead",
+        "starts",
+        "            unlock(fd)  # who has died does not come back\n",
+        "",
+        ORPHANS,
+    ),
+    _mutant(
+        "threads-overtake-coroutines",
+        "less urgent jobs start in threads before the more urgent coroutines of their claim",
+        "run.executor",
+        "            if urgency is not None and attempt.job.priority > urgency:\n",
+        "            if urgency is None and attempt.job.priority > 100:\n",
+        PROMPTNESS,
+    ),
+    _mutant(
+        "starts-behind-a-stop",
+        "what waited for more urgent coroutines starts although the worker stops",
+        "run.executor",
+        "        if self.shutdown.is_stopping:\n            self.give_back([attempt.held for",
+        "        if not waiting:\n            self.give_back([attempt.held for",
+        PROMPTNESS,
     ),
     _mutant(
         "believes-a-record-of-another-boot",

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+import msgspec
 import pytest
 from tests.worker import gated
 from tests.worker.flaky import FlakyStore, Times, nothing, only
@@ -23,6 +25,7 @@ from fencepost.core.job.job import ClaimedJob
 from fencepost.platform import disk
 from fencepost.store.interface.queue import ClaimRequest, QueueFacet
 from fencepost.store.interface.store import Store
+from fencepost.store.plan import Operation
 from fencepost.worker import Worker, children, starts
 from fencepost.worker.orphans import RECORDS_MAX, Orphans
 from fencepost.worker.starts import StartRecord, records, turn_to_look
@@ -131,6 +134,31 @@ async def test_a_store_that_is_away_is_asked_again(app: App, folder: Path) -> No
     assert await orphans.step() == 1
 
 
+class HangingStore(FlakyStore):
+    """One that is asked, and does not answer."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.is_asked = asyncio.Event()
+
+    async def run_async(self, operation: Operation[Any]) -> Any:
+        self.is_asked.set()
+        await asyncio.get_running_loop().create_future()
+
+
+async def test_a_store_that_hangs_keeps_nobody_from_looking(app: App, folder: Path) -> None:
+    """C41: workers of all stores of a machine share the folder, and one of them may be stopped."""
+    record_of(folder, "dead").close(is_empty=False)
+    submit(app, 1)
+    jobs = claim(app, "dead", 1)
+    store = HangingStore(app.store)
+    hanging = asyncio.create_task(Orphans(cast(Store, store), folder).step())
+    await store.is_asked.wait()
+    assert await Orphans(app.store, folder).step() == 1
+    assert standing(app, jobs) == [(State.SCHEDULED, 0)]
+    hanging.cancel()
+
+
 async def test_a_release_whose_reply_was_lost_is_done_once(app: App, folder: Path) -> None:
     record_of(folder, "dead").close(is_empty=False)
     submit(app, 1)
@@ -215,6 +243,48 @@ async def test_a_running_worker_looks_again_and_again(app: App, folder: Path) ->
         submit(app, 1)
         jobs = claim(app, "dead", 1)
         await eventually(lambda: standing(app, jobs) == [(State.SCHEDULED, 0)])
+
+
+_on_record_when_read: list[bool] = []
+
+
+class Order(msgspec.Struct):
+    """An argument that says whether a start was on record while it was read."""
+
+    number: int
+
+    def __post_init__(self) -> None:
+        found = records(Path(os.environ["FENCEPOST_RUNTIME_DIR"]))
+        _on_record_when_read.extend(any(_started_part(path)) for path in found)
+
+
+def ship(order: Order) -> None: ...
+
+
+async def ship_async(order: Order) -> None: ...
+
+
+def ship_together(jobs: list[BatchJob[Order]]) -> list[None]:
+    return [None for _ in jobs]
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "thread", "batch"])
+async def test_a_job_whose_arguments_are_being_read_has_not_started(
+    app: App, folder: Path, kind: str
+) -> None:
+    """C41: a large payload, or those of a large batch, take a while."""
+    match kind:
+        case "coroutine":
+            app.task(ship_async).submit(Order(1))
+        case "thread":
+            app.task(ship).submit(Order(1))
+        case _:
+            app.task(batch=2)(ship_together).submit_many([(Order(1),), (Order(2),)])
+    _on_record_when_read.clear()
+    async with working(app):
+        await eventually(lambda: app.jobs.count(state=State.COMPLETED) == app.jobs.count())
+    assert _on_record_when_read
+    assert not any(_on_record_when_read)
 
 
 @pytest.mark.parametrize("kind", ["coroutine", "thread", "batch"])
@@ -322,6 +392,10 @@ async def test_a_second_run_of_a_worker_that_left_jobs_behind_has_another_name(
     await eventually(lambda: job.refresh().state is State.COMPLETED)
     worker.stop()
     await running
+
+
+def _started_part(path: Path) -> bytes:
+    return path.read_bytes()[starts.HEADER :]
 
 
 def _lines(path: Path) -> list[bytes]:

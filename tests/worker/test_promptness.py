@@ -208,3 +208,47 @@ def test_what_a_store_says_of_a_start_is_when_it_was(stage: Stage) -> None:
         assert started_at is not None
         began = datetime.fromtimestamp(stage.began[x], UTC)
         assert (began - started_at).total_seconds() <= BOUND + SLACK, f"job {x}"
+
+
+@pytest.mark.parametrize("pause", [None, 0.01])
+def test_less_urgent_threads_do_not_overtake_coroutines(
+    tmp_path: Path, pause: float | None
+) -> None:
+    """C42: of one claim or of the one before; coroutines begin one after the other."""
+    order: list[str] = []
+    with App(f"sqlite:///{tmp_path}/jobs.db") as app:
+
+        @app.task
+        async def urgent() -> None:
+            order.append("urgent")
+            if pause is not None:
+                await asyncio.sleep(pause)
+
+        @app.task
+        def bulk() -> None:
+            order.append("bulk")
+
+        app.submit_many([bulk.using(priority="bulk").prepare() for _ in range(40)])
+        app.submit_many([urgent.using(priority="critical").prepare() for _ in range(8)])
+        app.worker().run(until_idle=True)
+    assert order == ["urgent"] * 8 + ["bulk"] * 40
+
+
+def test_what_waits_for_more_urgent_coroutines_is_given_back_at_a_stop(tmp_path: Path) -> None:
+    with App(f"sqlite:///{tmp_path}/jobs.db") as app:
+
+        @app.task
+        async def urgent() -> None:
+            worker.stop()
+            await asyncio.sleep(0.01)
+
+        @app.task
+        def bulk() -> None: ...
+
+        last = bulk.using(priority="bulk").submit()
+        first, second = [urgent.using(priority="critical").submit() for _ in range(2)]
+        worker = app.worker()
+        worker.run()
+        assert first.refresh().state is State.COMPLETED
+        for job in (second.refresh(), last.refresh()):
+            assert (job.state, job.attempt) == (State.SCHEDULED, 0)

@@ -75,17 +75,20 @@ class Orphans:
 
     async def _look(self) -> int | None:
         """Do so, unless another process is at it; then return None."""
-        with turn_to_look(self._folder) as is_ours:
-            if not is_ours:
-                return None
-            paths = records(self._folder)
-            # Each that is open takes a descriptor.
-            parts = [paths[at : at + RECORDS_MAX] for at in range(0, len(paths), RECORDS_MAX)]
-            return sum([await self._look_at(part) for part in parts])
+        paths = records(self._folder)
+        # Each that is open takes a descriptor.
+        parts = [paths[at : at + RECORDS_MAX] for at in range(0, len(paths), RECORDS_MAX)]
+        counts = [await self._look_at(part) for part in parts]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
 
-    async def _look_at(self, paths: Iterable[Path]) -> int:
+    async def _look_at(self, paths: Iterable[Path]) -> int | None:
         with ExitStack() as stack:
-            found = (stack.enter_context(dead_record(path)) for path in paths)
+            # Not while the store is asked, which may hang: workers of other stores look here, too.
+            with turn_to_look(self._folder) as is_ours:
+                if not is_ours:
+                    return None
+                found = [stack.enter_context(dead_record(path)) for path in paths]
             dead = {record.worker: record for record in found if record is not None}
             released = await self._release(dead) if dead else 0
             for record in dead.values():

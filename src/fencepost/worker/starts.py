@@ -30,7 +30,7 @@ from pathlib import Path
 from fencepost.core.bounds import UNSETTLED_MAX
 from fencepost.platform.disk import read_at, write_at
 from fencepost.platform.files import OPEN, others, user
-from fencepost.platform.locks import try_lock
+from fencepost.platform.locks import try_lock, unlock
 from fencepost.platform.processes import after_fork
 from fencepost.platform.system import boot
 
@@ -174,7 +174,7 @@ class NoRecord:
 
 
 class DeadRecord:
-    """The record of a worker that has died, locked by this process.
+    """The record of a worker that has died, which nobody writes to any more.
 
     What has started is read when it is asked for: most that died hold nothing any more, and a
     machine may have hundreds of their records, with a megabyte each.
@@ -215,16 +215,21 @@ class DeadRecord:
             write_at(self._fd, b"\1", FOUND)
             os.utime(self._fd, (now, now))
         elif now > os.fstat(self._fd).st_mtime + self._lease_ttl + KEPT:
-            os.unlink(self.path)
+            with suppress(FileNotFoundError):  # another process has removed it
+                os.unlink(self.path)
 
 
 @contextmanager
 def dead_record(path: Path) -> Iterator[DeadRecord | None]:
-    """Lock the record of a worker that has died; None if it lives, or others look at it."""
+    """Open the record of a worker that has died; None if it lives.
+
+    For a process whose turn it is to look: of two that look at once, one may take it for alive.
+    """
     fd, record = -1, None
     try:
         fd = os.open(path, OPEN)
         if try_lock(fd) and os.fstat(fd).st_nlink:
+            unlock(fd)  # who has died does not come back
             record = DeadRecord(path, fd)
     except (OSError, ValueError):
         pass

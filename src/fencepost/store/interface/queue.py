@@ -150,6 +150,8 @@ class Claim(msgspec.Struct, frozen=True):
     is_short: bool = False
     """Whether it found more jobs, which only the limit of the app keeps from starting; for the
     store alone."""
+    is_unsure: bool = False
+    """Whether a part of the store did not answer, and may have leased jobs that are not here."""
 
 
 class Extended(msgspec.Struct, gc=False, frozen=True):

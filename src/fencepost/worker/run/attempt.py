@@ -111,12 +111,13 @@ class RunningAttempt:
         try:
             if self.task.isolation is Isolation.PROCESS:
                 outcome = await self._executor.call_in_child(self)
-            elif self.thread is not None and not self.is_in_time():
-                outcome = TOO_LATE
             else:
                 handler = self._handler()
-                result = await (self._inside_hooks(handler) if self.chain else handler())
-                outcome = Succeeded(encode_result(result))
+                if self.is_in_time() and self.note_start():
+                    result = await (self._inside_hooks(handler) if self.chain else handler())
+                    outcome = Succeeded(encode_result(result))
+                else:
+                    outcome = TOO_LATE
         except asyncio.CancelledError:
             outcome = await self.cancelled()
         except (SystemExit, KeyboardInterrupt) as error:
@@ -172,8 +173,6 @@ class RunningAttempt:
             self.unbegun = held
         if task.isolation is not Isolation.THREAD:
             executor.slots.reach.vain = 0
-        if task.isolation is Isolation.LOOP and task.batch is None:
-            executor.starts.add(job.lease.token)
         if executor.is_verbose:
             about = {"attempt": job.attempt, "correlation_id": job.correlation_id}
             log_job(names.ATTEMPT_STARTED, job, level=logging.DEBUG, **about)
@@ -183,16 +182,20 @@ class RunningAttempt:
         """Tell whether the handler may still begin, in the thread that is about to call it.
 
         Other threads may have kept the interpreter busy since ``begin``. If not, its outcome is
-        TOO_LATE.
+        TOO_LATE. One on the loop has just begun.
         """
         executor, held = self._executor, self.unbegun
         if held is not None and executor.clock.monotonic() > held.start_by:
             return False
         executor.slots.reach.vain = 0
-        return self.note_start()
+        return True
 
     def note_start(self) -> bool:
-        """Note that the handler is called now; return False if it must not be any more."""
+        """Note that the handler is called now; return False if it must not be any more.
+
+        The call follows at once. A job whose worker dies in between is counted, and did nothing:
+        what a call needs, such as its arguments, is made before.
+        """
         # Before the record: what is copied there meanwhile has to include this one.
         self.unbegun = None
         return self._executor.starts.add(self.job.lease.token)
@@ -272,10 +275,10 @@ class RunningAttempt:
 
     def _call(self) -> Outcome:
         """Call a ``def`` handler inside ``def`` hooks, in its thread."""
-        if not self.is_in_time():
-            return TOO_LATE
         current_job.set(self.job)
         handler = self._handler()
+        if not (self.is_in_time() and self.note_start()):
+            return TOO_LATE
         result = call_in_turn(self.chain, self.context, handler) if self.chain else handler()
         return Succeeded(encode_result(result))
 

@@ -206,6 +206,8 @@ class RunningBatch:
         call = self._read()
         try:
             handler = call if thread is None else partial(self._in_thread, call, thread)
+            if not self._note_starts():
+                return self._outcomes(())
             if not call.jobs:
                 returned = None
             elif self._chain:
@@ -226,6 +228,8 @@ class RunningBatch:
         """Call a ``def`` handler inside ``def`` hooks, in its thread."""
         call = self._read()
         try:
+            if not self._note_starts():
+                return self._outcomes(())
             returned = call_in_turn(self._chain, call.jobs[0].ctx, call) if call.jobs else None
         except BaseException as error:  # noqa: BLE001 - as above
             return self._outcomes(call.failures(error))
@@ -239,6 +243,16 @@ class RunningBatch:
         self._begun = [attempt for attempt in self._attempts if attempt.is_in_time()]
         given = [(attempt.context, attempt.job.payload) for attempt in self._begun]
         return BatchCall(self._task, given)
+
+    def _note_starts(self) -> bool:
+        """Note that the handler is called now; return False if it must not be any more.
+
+        After the payloads were read, which takes long for a large batch.
+        """
+        if all(attempt.note_start() for attempt in self._begun):
+            return True
+        self._begun = ()  # the worker has ended, and this thread has outlived it
+        return False
 
     def _outcomes(self, results: Sequence[object]) -> list[Outcome | None]:
         outcomes: dict[RunningAttempt, Outcome | None] = dict.fromkeys(self._attempts, TOO_LATE)

@@ -120,19 +120,46 @@ class HandlerExecutor:
     def start(self, jobs: Iterable[InFlightJob]) -> None:
         """Start the attempts of *jobs*, each where its task is isolated."""
         coroutines: list[RunningAttempt] = []
+        others: list[RunningAttempt] = []
         for held in jobs:
             attempt = RunningAttempt(held, self)
             task = self.tasks[held.job.type]
-            isolation = task.isolation
             if task.batch is not None:
                 self._batches.add(attempt, task)
-            elif isolation is Isolation.LOOP:
+            elif task.isolation is Isolation.LOOP:
                 coroutines.append(attempt)
-            elif isolation is Isolation.THREAD:
+            else:
+                others.append(attempt)
+        behind = self._start_others(others, coroutines) if others else []
+        self._relay.run(coroutines)
+        if behind:
+            self._loop.call_soon(self._start_behind, behind)
+
+    def _start_others(
+        self, attempts: Sequence[RunningAttempt], coroutines: Sequence[RunningAttempt] = ()
+    ) -> list[RunningAttempt]:
+        """Start attempts in threads and children; return those that have to wait.
+
+        These begin at once, coroutines one after the other. So what is less urgent than a coroutine
+        that has not begun waits for it (C42).
+        """
+        urgency = self._relay.urgency(coroutines)
+        behind: list[RunningAttempt] = []
+        for attempt in attempts:
+            if urgency is not None and attempt.job.priority > urgency:
+                behind.append(attempt)
+            elif self.tasks[attempt.job.type].isolation is Isolation.THREAD:
                 attempt.start_in_thread()
             else:
                 attempt.start_in_child()
-        self._relay.run(coroutines)
+        return behind
+
+    def _start_behind(self, waiting: Sequence[RunningAttempt]) -> None:
+        """Start what has waited for more urgent coroutines, a turn of the loop later."""
+        if self.shutdown.is_stopping:
+            self.give_back([attempt.held for attempt in waiting])
+        elif behind := self._start_others(waiting):
+            self._loop.call_soon(self._start_behind, behind)
 
     def context_of(self, state: AttemptState) -> Context:
         """Return the context of an attempt that has begun."""

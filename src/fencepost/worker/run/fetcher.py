@@ -115,6 +115,8 @@ class Fetcher:
                     self._unheard.note()
                 continue
             claim, taken = fetched
+            if claim.is_unsure and self._unheard is not None:
+                self._unheard.note()
             if any(job.lease_ttl < self._heartbeater.shortest_ttl for job in claim.jobs):
                 self._heartbeater.wake()
             if taken:

@@ -16,6 +16,7 @@ import asyncio
 import contextvars
 from collections import deque
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from fencepost.clock import Clock
@@ -54,6 +55,10 @@ class Relay:
             self._since, self._begun = self._clock.monotonic(), 0
         self._line.extend(attempts)
         self._start_task()
+
+    def urgency(self, more: Sequence[RunningAttempt] = ()) -> int | None:
+        """Return the priority of the most urgent that has not begun, *more* included, if any."""
+        return min((each.job.priority for each in chain(self._line, more)), default=None)
 
     def take_back(self) -> list[InFlightJob]:
         """Begin no more; return the jobs whose handlers have not begun."""

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.worker.support import working_in_thread
 
-from fencepost import App
+from fencepost import App, Retry
 from fencepost.core.encryption import EncryptionKey, KeyRing
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.idempotency import Key
-from fencepost.core.job.job import Body, NewJob
+from fencepost.core.job.job import AttemptOutcome, Body, NewJob
 from fencepost.core.limits.rates import Rate
 from fencepost.core.limits.type_limits import TypeLimits
 from fencepost.errors import (
@@ -242,6 +243,70 @@ def test_claims_go_on_without_it(url: str) -> None:
     assert claim.wait is not None
     with pytest.raises(StoreUnavailableError):
         store.run(store.queue.claim(ClaimRequest(worker="w", limit=5, queues={"red": 1})))
+    store.close()
+
+
+def test_a_claim_that_lacks_a_reply_says_so(url: str) -> None:
+    """C41: jobs may be leased there of which nobody has heard."""
+    store = Sick(url)
+    enqueue(store, NewJob(type="t", queue="red"), NewJob(type="t", queue="mail"))
+    asked = ClaimRequest(worker="w", limit=1)
+    assert not store.run(store.queue.claim(asked)).is_unsure
+    store.number = partition_of("red")
+    assert store.run(store.queue.claim(asked)).is_unsure
+    store.close()
+
+
+def test_what_was_leased_in_a_claim_that_it_did_not_answer_runs_soon(url: str) -> None:
+    """C41: long before those leases end, and uncounted; the claim of the others has succeeded."""
+    store = Sick(url)
+    app = App(store=store, retry=Retry.none())
+    noop = app.task(name="noop")(lambda: None)
+    jobs = [noop.using(queue=queue).submit() for queue in ("red", "mail")]
+    lost: list[str] = []
+
+    def lose(call: PartitionCall) -> Any:
+        reply = super(Sick, store).call(call)
+        if call.operation.name == "claim" and not lost:
+            lost.extend(job.id for job in reply.jobs if job.queue == "red")
+            if lost:
+                raise UnknownOutcomeError("the connection was lost")
+        return reply
+
+    store.call = lose  # type: ignore[method-assign]
+    with working_in_thread(app):
+        assert [job.result(timeout=20) for job in jobs] == [None] * 2
+    assert lost == [jobs[0].id]
+    assert [each.outcome for each in jobs[0].attempts()] == [
+        AttemptOutcome.RELEASED,
+        AttemptOutcome.SUCCEEDED,
+    ]
+    store.close()
+
+
+def test_leases_are_found_without_it(url: str) -> None:
+    """C41: what a dead worker held in the others is released, however long it is away."""
+    store = Sick(url)
+    enqueue(store, NewJob(type="t", queue="red"), NewJob(type="t", queue="mail"))
+    jobs = store.run(store.queue.claim(ClaimRequest(worker="w", limit=5))).jobs
+    store.number = partition_of("red")
+    (lease,) = store.run(store.queue.held(["w"]))
+    assert [lease.job_id] == [job.id for job in jobs if job.queue == "mail"]
+    store.close()
+
+
+def test_a_worker_starts_without_it_and_declares_its_limits_when_it_is_back(url: str) -> None:
+    store = Sick(url)
+    for queue in ("red", "mail"):
+        enqueue(store, *[NewJob(type="t", queue=queue)] * 3)
+    store.number = partition_of("red")
+    store.run(store.settings.limit_types({"t": TypeLimits(rate=Rate(1, 3600.0))}))
+    asked = ClaimRequest(worker="w", limit=10)
+    assert [job.queue for job in store.run(store.queue.claim(asked)).jobs] == ["mail"]
+    store.number = -2
+    store._hub._sick.clear()  # it is asked again after a second
+    assert [job.queue for job in store.run(store.queue.claim(asked)).jobs] == ["red"]
+    assert store.run(store.queue.claim(asked)).jobs == []
     store.close()
 
 

@@ -102,6 +102,9 @@ class Hub:
         self.bound: dict[str, int] = {}
         """The partition of each type that must be in one, as far as it was looked up."""
         self._founded: set[int] = set()
+        self.behind: set[int] = set()
+        """Partitions that were away when limits of types were declared: these are not claimed from
+        before they have taken over what holds in all."""
         self._seen_at: float | None = None
         self._delivered_at: float | None = None
         self._sick: dict[int, tuple[float, float]] = {}
@@ -186,7 +189,22 @@ class Hub:
                 if not (yield from self.ask(number, SHARE, adopt, shared, limit)):
                     break
             self._founded.add(number)
+            self.behind.discard(number)
             self.known.add(number)
+
+    def leave_behind(self, number: int) -> None:
+        """Note that a partition was away while something was declared in all."""
+        self._founded.discard(number)
+        self.behind.add(number)
+
+    def catch_up(self) -> Plan[None]:
+        """Have partitions that are back take over what holds in all."""
+        for number in sorted(self.behind):
+            if self.is_well(number):
+                try:
+                    yield from self.found([number])
+                except StoreError as error:
+                    self.judge(number, error)
 
     def whereabouts(self, job_ids: Sequence[str]) -> Plan[list[int]]:
         """Return the partition of each id: the one that it names, unless it was moved here."""

@@ -47,6 +47,7 @@ ROOM_TRIES = 3
 def claim(hub: Hub, request: ClaimRequest) -> Plan[Claim]:
     """Lease jobs of the partitions that have them."""
     yield from hub.refresh(is_needed=False)
+    yield from hub.catch_up()
     if hub.is_delivery_due():
         yield from deliver_all(hub)
     merged = yield from _claim(hub, request)
@@ -60,7 +61,8 @@ def claim(hub: Hub, request: ClaimRequest) -> Plan[Claim]:
 def _claim(hub: Hub, request: ClaimRequest) -> Plan[Claim]:
     limit = max(min(request.limit, CLAIM_MAX), 0)
     requests, shares = _shared(hub, request, limit)
-    asked = [number for number in requests if hub.is_well(number)] or list(requests)
+    current = [number for number in requests if number not in hub.behind]
+    asked = [number for number in current if hub.is_well(number)] or current
     round_ = _Round(hub, asked)
     yield from round_.ask({n: replace(requests[n], limit=shares[n]) for n in asked if shares[n]})
     for number in asked:  # those that had their whole share may have more
@@ -200,6 +202,7 @@ class _Round:
             held=sum(claim.held for claim in self.claims),
             corrupt=moves("corrupt"),
             wait=min(waits) if waits else None,
+            is_unsure=bool(self.errors),
         )
 
 
@@ -271,13 +274,22 @@ def heartbeat(hub: Hub, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:
 
 
 def held(hub: Hub, workers: Sequence[str]) -> Plan[list[WorkerLease]]:
-    """Return the leases that workers hold in any partition."""
+    """Return the leases that workers hold in any partition, as far as it is available."""
     numbers = sorted((yield from hub.refresh()))
-    calls = [
-        PartitionCall(hub.at(number), hub.at(number).queue.held(workers)) for number in numbers
-    ]
-    parts: list[list[WorkerLease]] = (yield from hub.each(calls)) if calls else []
-    return [lease for part in parts for lease in part]
+    asked = [number for number in numbers if hub.is_well(number)] or numbers
+    calls = [PartitionCall(hub.at(number), hub.at(number).queue.held(workers)) for number in asked]
+    replies = (yield from hub.attempt(calls)) if calls else []
+    leases: list[WorkerLease] = []
+    errors: list[BaseException] = []
+    for number, reply in zip(asked, replies, strict=True):
+        hub.judge(number, reply)
+        if isinstance(reply, BaseException):
+            errors.append(reply)
+        else:
+            leases += reply
+    if errors and len(errors) == len(asked):
+        raise errors[0]
+    return leases
 
 
 def save(hub: Hub, saves: Sequence[Save]) -> Plan[list[SaveReply]]:

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from fencepost.core.limits.type_limits import TypeLimits
-from fencepost.errors import ConfigurationError
+from fencepost.errors import ConfigurationError, StoreError
 from fencepost.store.interface.queue import Moved
 from fencepost.store.interface.settings import Scope
 from fencepost.store.interface.upkeep import Pruned, PruneRequest
@@ -81,8 +81,27 @@ def limit(hub: Hub, scope: Scope, name: str, max_running: int | None) -> Plan[No
 
 
 def limit_types(hub: Hub, limits: Mapping[str, TypeLimits]) -> Plan[None]:
-    """Set limits of types, in every partition."""
-    yield from everywhere(hub, lambda store: store.settings.limit_types(limits))
+    """Set limits of types, in every partition.
+
+    One that is away takes them over when it is back, before this process claims from it: a worker
+    that starts meanwhile runs the jobs of the others.
+    """
+    yield from hub.on(HOME, hub.home.settings.limit_types(limits))
+    numbers = sorted((yield from hub.refresh()))
+    asked = [number for number in numbers if hub.is_well(number)]
+    for number in set(numbers).difference(asked):
+        hub.leave_behind(number)
+    calls = [
+        PartitionCall(hub.at(number), hub.at(number).settings.limit_types(limits))
+        for number in asked
+    ]
+    replies = (yield from hub.attempt(calls)) if calls else []
+    for number, reply in zip(asked, replies, strict=True):
+        hub.judge(number, reply)
+        if isinstance(reply, StoreError):
+            hub.leave_behind(number)
+        elif isinstance(reply, BaseException):
+            raise reply
 
 
 def app_limit(hub: Hub) -> Plan[int | None]:
