@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 from django.apps import apps
 from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.test import override_settings
 from tests.django import shop
 from tests.servers.django import using_database
 from tests.worker.support import eventually_sync, working_in_thread
 
+from fencepost.django import application
 from fencepost.django import checks as ours
 from fencepost.django.application import DjangoApp, project_app
 
@@ -40,6 +42,8 @@ def test_the_checks_are_registered() -> None:
         ({"DATABASE": "missing"}, "fencepost.E003", "DATABASES does not have"),
         ({"QUEUE": "x"}, "fencepost.E003", "has no 'QUEUE'"),
         ({"URL": "redis://x", "DATABASE": "lite"}, "fencepost.W001", "after the commit"),
+        ({"URL": "postgress://x"}, "fencepost.E003", "is not a store URL"),
+        ({"URL": "postgresql://x/y?sslmod=require"}, "fencepost.E003", "sslmod"),
     ],
 )
 def test_a_wrong_setting_is_named(
@@ -48,6 +52,29 @@ def test_a_wrong_setting_is_named(
     with override_settings(FENCEPOST=setting):
         (found,) = ours.check_settings()
     assert (found.id, words in found.msg) == (id, True)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ({"QUEUE": "x"}, "has no 'QUEUE'"),
+        ({"OPTIONS": {"retires": 3}}, "did you mean 'retry'"),
+        ({"OPTIONS": {"retry": 3}}, "retry must be a Retry"),
+    ],
+)
+def test_modules_of_tasks_can_be_imported_with_a_wrong_setting(
+    project: DjangoApp, monkeypatch: pytest.MonkeyPatch, setting: Mapping[str, Any], words: str
+) -> None:
+    """Else `manage.py check` would end with a traceback before any check has run."""
+    with override_settings(FENCEPOST={"DATABASE": "lite", **setting}):
+        app = DjangoApp()
+        app.task(name="noop")(lambda: None)
+        monkeypatch.setattr(application, "_made", [app])
+        (found,) = ours.check_settings()
+        assert (found.id, words in found.msg) == ("fencepost.E003", True)
+        assert [*ours.check_deployment(), *ours.check_store(databases=["lite"])] == []
+        with pytest.raises(ImproperlyConfigured, match=words):
+            app.jobs.count()
 
 
 def test_a_shared_sqlite_file_is_an_error(project: DjangoApp, tmp_path: Path) -> None:

@@ -37,7 +37,13 @@ class Shop:
 
     def manage(self, *words: str) -> str:
         """Run a command of `manage.py` to its end."""
-        done = subprocess.run(
+        done = self.try_to_manage(*words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def try_to_manage(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of `manage.py` that may fail."""
+        return subprocess.run(
             self._command(*words),
             cwd=FOLDER.parent,  # not the project's folder: nothing may depend on that
             env=self.env,
@@ -46,8 +52,6 @@ class Shop:
             text=True,
             timeout=PATIENCE,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
 
     @contextmanager
     def running(self, *words: str) -> Iterator[subprocess.Popen[bytes]]:
@@ -111,3 +115,21 @@ def test_an_order_over_http_is_worked_off_by_workers(shop: Shop) -> None:
 def test_the_tests_of_the_project_pass(shop: Shop) -> None:
     """What `docs/django.md` says about TestCase and TransactionTestCase."""
     shop.manage("test", "--noinput", "-v", "0")
+
+
+@pytest.mark.parametrize(
+    ("mistake", "id"),
+    [
+        ("FENCEPOST = {'Databse': 'default'}", "fencepost.E003"),
+        ("FENCEPOST = {'OPTIONS': {'retry': 3}}", "fencepost.E003"),
+        ("TASKS['default']['QUEUES'].append('x' * 1_000)", "fencepost.E002"),
+    ],
+)
+def test_check_names_a_mistake_although_views_import_tasks(
+    tmp_path: Path, mistake: str, id: str
+) -> None:
+    (tmp_path / "mistaken.py").write_text(f"from shop.settings import *\n{mistake}\n")
+    shop = Shop(tmp_path, "")
+    shop.env |= {"DJANGO_SETTINGS_MODULE": "mistaken", "PYTHONPATH": str(tmp_path)}
+    done = shop.try_to_manage("check")
+    assert (done.returncode, id in done.stderr, "Traceback" in done.stderr) == (1, True, False)

@@ -21,6 +21,7 @@ from fencepost.core.display import did_you_mean
 from fencepost.django.attempts import with_connections
 from fencepost.django.configuration import SETTING, configured
 from fencepost.django.databases import MEMORY, is_database_of_django, open_transaction, store_url
+from fencepost.errors import FencepostError
 from fencepost.handles.decorators import TaskDeclarer
 from fencepost.store.url import names_postgres
 
@@ -40,11 +41,20 @@ class DjangoApp(App):
 
     def __init__(self) -> None:
         self._given_url: str | None = None
+        self.problem: str | None = None
+        """What is wrong in the settings. It keeps the store closed, and does not keep modules of
+        tasks from being imported: ``manage.py check`` could not say it otherwise."""
         self.waits_for_commit = True
         """False in ``jobs_in_memory``: a TestCase never commits."""
-        options = configured().options
-        check_options(options)
-        super().__init__(MEMORY, **options)
+        problem = None
+        try:
+            options = configured().options
+            check_options(options)
+            super().__init__(MEMORY, **options)
+        except (ImproperlyConfigured, FencepostError, TypeError) as error:
+            problem = str(error)
+            super().__init__(MEMORY)
+        self.problem = problem
         self._given_url = None  # the constructor of App has set it; the settings decide
         session = self.session
         session.locate = lambda: self.url
@@ -55,6 +65,8 @@ class DjangoApp(App):
     @property
     def url(self) -> str:
         """Where the store is: as the command line says, or the settings."""
+        if self.problem is not None:
+            raise ImproperlyConfigured(self.problem)
         return self._given_url or store_url()
 
     @url.setter

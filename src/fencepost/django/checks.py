@@ -28,6 +28,7 @@ from fencepost.django.databases import (
     store_url,
 )
 from fencepost.errors import FencepostError
+from fencepost.store.open import open_store
 from fencepost.store.url import names_postgres
 
 Found = Iterator[Any]
@@ -37,20 +38,20 @@ Found = Iterator[Any]
 def register() -> None:
     """Add the checks to those of Django."""
     checks.register(check_settings)
+    with suppress(ImproperlyConfigured):  # this Django has no tasks
+        from fencepost.django.framework import register_checks
+
+        register_checks()
     checks.register(check_store, checks.Tags.database)
     checks.register(check_deployment, deploy=True)
 
 
 def check_settings(**_: Any) -> list[Any]:
     """Check FENCEPOST and the database that it names, without connecting to anything."""
-    try:
-        configuration = configured()
-        connection_of(configuration.database)
-        url = store_url()
-        check_options(configuration.options)
-        project_app()
-    except (ImproperlyConfigured, FencepostError, TypeError) as error:
-        return [checks.Error(str(error), id="fencepost.E003")]
+    problem = find_problem()
+    if problem is not None:
+        return [checks.Error(problem, id="fencepost.E003")]
+    configuration, url = configured(), store_url()
     return [
         *_shared_file(url),
         *_old_driver(configuration, url),
@@ -58,8 +59,24 @@ def check_settings(**_: Any) -> list[Any]:
     ]
 
 
+def find_problem() -> str | None:
+    """Return why the store cannot be opened with these settings; None if it may be."""
+    try:
+        configuration = configured()
+        connection_of(configuration.database)
+        check_options(configuration.options)
+        url = store_url()
+        if sqlite_path(url) is None:  # opening a file would create it
+            open_store(url).close()
+    except (ImproperlyConfigured, FencepostError) as error:
+        return str(error)
+    return project_app().problem
+
+
 def check_store(databases: Sequence[str] | None = None, **_: Any) -> list[Any]:
     """Check the store: its schema, and that each queue is served."""
+    if find_problem() is not None:
+        return []  # `check_settings` names it
     configuration = configured()
     if configuration.database not in (databases or ()):
         return []
@@ -79,6 +96,8 @@ def check_store(databases: Sequence[str] | None = None, **_: Any) -> list[Any]:
 
 def check_deployment(**_: Any) -> list[Any]:
     """Check what is worth a thought before a deployment."""
+    if find_problem() is not None:
+        return []  # `check_settings` names it
     configuration = configured()
     found: list[Any] = []
     connection = connection_of(configuration.database)

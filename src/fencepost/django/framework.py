@@ -41,6 +41,15 @@ TaskResultDoesNotExist: Any = _exceptions.TaskResultDoesNotExist
 normalize_json: Any = _json.normalize_json
 
 
+def register_checks() -> None:
+    """Let ``manage.py check`` ask each backend of TASKS what is wrong with it.
+
+    Django 6 adds that check when its tasks are first imported. Where only views import them, that
+    is while checks are running, and too late.
+    """
+    import_module(f"{FRAMEWORK}.checks")
+
+
 def signals() -> Any:
     """Return the module of the signals; Django itself imports it once its apps are loaded."""
     return import_module(f"{FRAMEWORK}.signals")
