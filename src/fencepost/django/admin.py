@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import django
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponseRedirect
@@ -32,6 +33,7 @@ SHOWN_ERRORS = 3
 FIELDS = ("state", "type", "queue", "q")
 """What the list can be filtered by; ``q`` is what was typed."""
 TAG = "tag:"
+BREADCRUMBS_ARE_A_LIST = django.VERSION >= (6, 1)
 
 
 class JobAction(NamedTuple):
@@ -90,6 +92,7 @@ class JobAdmin(admin.ModelAdmin):  # type: ignore[misc]  # Django declares no ty
             **(extra_context or {}),
             "title": "Select job to see",
             "opts": self.opts,
+            "breadcrumbs_are_a_list": BREADCRUMBS_ARE_A_LIST,
             "jobs": list(page),
             "problem": problem,
             "given": given,
@@ -119,6 +122,7 @@ class JobAdmin(admin.ModelAdmin):  # type: ignore[misc]  # Django declares no ty
                 **(extra_context or {}),
                 "title": f"Job {job.id}",
                 "opts": self.opts,
+                "breadcrumbs_are_a_list": BREADCRUMBS_ARE_A_LIST,
                 "job": job,
                 "fields": job.to_dict(),
                 "attempts": app.jobs.attempts(job.id),
