@@ -130,9 +130,27 @@ def test_a_store_of_ones_own_takes_the_exam(tmp_path: Path) -> None:
     run(tmp_path, *words, "-k", "test_jobs_that_are_there_go_on", "test_mine.py", PYTHONPATH=places)
 
 
+def project_in(folder: Path) -> Path:
+    return Path(shutil.copytree(ROOT / "examples" / "django", folder / "project"))
+
+
+def test_the_api_has_a_place_in_a_django_project(tmp_path: Path) -> None:
+    project = project_in(tmp_path)
+    (project / "shop" / "asgi.py").write_text(supplied("django.md", "get_asgi_application"))
+    program = """
+from shop.asgi import application
+from starlette.testclient import TestClient
+
+client = TestClient(application)
+assert client.get("/queue/health/live").status_code == 200
+answer = client.get("/nowhere/")
+assert (answer.status_code, "shop.urls" in answer.text) == (404, True)
+"""
+    run_program(project, program, DJANGO_SETTINGS_MODULE="shop.settings")
+
+
 def test_tasks_and_tests_of_a_django_project_are_as_its_page_shows(tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    shutil.copytree(ROOT / "examples" / "django", project)
+    project = project_in(tmp_path)
     tasks = (project / "orders" / "tasks.py").read_text()
     of_django = tasks[: tasks.index("@app.task")]
     (project / "orders" / "tasks.py").write_text(of_django + supplied("django.md", "def ship"))
