@@ -10,7 +10,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -172,20 +171,15 @@ async def _polled(pipe: Connection) -> None:
 def resident_memory(pid: int | None = None) -> int:
     """Return the resident memory of a process in bytes, by default of this one; 0 if unknown.
 
-    Without ``/proc`` it is the peak of this process, and what ``ps`` says of another one.
+    Without ``/proc`` it is what ``ps`` says. The peak of this process would be cheaper to ask for,
+    but survives the start of another program in its place: a worker that was replaced for its
+    memory would be refused at once.
     """
     if current().has_proc:
         with suppress(OSError):
             pages = Path(f"/proc/{pid or 'self'}/statm").read_text().split()[1]
             return int(pages) * os.sysconf("SC_PAGE_SIZE")
-    if not current().has_owners:
-        return 0
-    if pid is not None:
-        return _memory_by_ps(pid)
-    import resource
-
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return _memory_by_ps(pid or os.getpid()) if current().has_owners else 0
 
 
 def _memory_by_ps(pid: int) -> int:
