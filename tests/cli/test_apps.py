@@ -120,10 +120,21 @@ def typed(command: Command, *words: str, **environment: str) -> Result:
 
 @pytest.mark.parametrize(
     "words",
-    [("jobs", "ls"), ("jobs", "why", "{id}"), ("dlq", "ls"), ("queues", "ls"), ("doctor",)],
+    [
+        ("jobs", "ls"),
+        ("jobs", "why", "{id}"),
+        ("dlq", "ls"),
+        ("queues", "ls"),
+        ("queues", "pause", "default"),
+        ("queues", "limit", "default", "3"),
+        ("queues", "limit", "--all", "3"),
+        ("types", "resume", "greet"),
+        ("types", "limit", "greet", "10/m"),
+        ("doctor",),
+    ],
     ids=" ".join,
 )
-def test_a_command_reads_the_store_of_the_app_that_is_named(
+def test_a_command_uses_the_store_of_the_app_that_is_named(
     command: Command, shop: str, words: tuple[str, ...]
 ) -> None:
     words = tuple(word.format(id=shop) for word in words)

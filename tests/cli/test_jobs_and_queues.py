@@ -331,7 +331,7 @@ def test_dead_letters_are_discarded(command: Command, ran: dict[str, str]) -> No
 def test_queues_are_paused_limited_and_resumed(command: Command, ran: dict[str, str]) -> None:
     command.ok("queues", "pause", "slow")
     command.ok("queues", "limit", "slow", "5")
-    command.ok("queues", "limit", "--app", "9")
+    command.ok("queues", "limit", "--all", "9")
     answer = command.json("queues", "ls")
     slow = next(each for each in answer["queues"] if each["name"] == "slow")
     assert (slow["is_paused"], slow["max_running"], slow["counts"]) == (True, 5, {"delayed": 1})

@@ -9,8 +9,8 @@ import click
 
 from fencepost.cli.completion import Kind, complete
 from fencepost.cli.names import confirm_name, yes_option
-from fencepost.cli.options import Settings, option, pass_settings, store_options, url_option
-from fencepost.cli.output import Cell, Columns, counted, echo, echo_list, moment, when
+from fencepost.cli.options import Settings, option, store_options
+from fencepost.cli.output import Cell, Columns, counted, echo, echo_list, echo_reply, moment, when
 from fencepost.core.job.lifecycle import State
 from fencepost.core.stats.overview import unserved
 
@@ -117,10 +117,9 @@ def ls_workers(settings: Settings, gone: bool) -> None:
 @click.argument("name", required=False, shell_complete=complete("queue"))
 @click.argument("max_running", metavar="[N]", type=click.IntRange(1), required=False)
 @option("--none", "lift", is_flag=True, help="Remove the limit.")
-@option("--app", "whole", type=click.IntRange(1), help="Limit all queues together instead.")
+@option("--all", "whole", type=click.IntRange(1), help="Limit all queues together instead.")
 @yes_option
-@url_option
-@pass_settings
+@store_options
 def limit(
     settings: Settings,
     name: str | None,
@@ -131,12 +130,12 @@ def limit(
 ) -> None:
     """Run at most N jobs of queue NAME at once, over all workers.
 
-    `limit NAME --none` removes the limit; `limit --app N` limits all queues together, and
+    `limit NAME --none` removes the limit; `limit --all N` limits all queues together, and
     `limit --none` removes that.
     """
     given = [max_running is not None, lift, whole is not None]
     if sum(given) != 1 or (name is not None and whole is not None):
-        raise click.UsageError("write `limit NAME N`, `limit NAME --none` or `limit --app N`")
+        raise click.UsageError("write `limit NAME N`, `limit NAME --none` or `limit --all N`")
     with settings.opened() as app:
         if name is None:
             app.limit(max_running=whole)
@@ -145,7 +144,8 @@ def limit(
             app.queues.limit(name, max_running=max_running)
     number = whole if name is None else max_running
     what = "all queues together" if name is None else f"queue {name}"
-    echo(f"{what}: {'no limit' if number is None else f'at most {number} jobs at once'}")
+    line = f"{what}: {'no limit' if number is None else f'at most {number} jobs at once'}"
+    echo_reply(settings, {"name": name, "max_running": number}, line)
 
 
 @types.command("limit")
@@ -153,8 +153,7 @@ def limit(
 @click.argument("rate", metavar="[RATE]", required=False)
 @option("--none", "lift", is_flag=True, help="Remove the limit.")
 @yes_option
-@url_option
-@pass_settings
+@store_options
 def limit_type(settings: Settings, name: str, rate: str | None, lift: bool, yes: bool) -> None:
     """Let jobs of type NAME start at most at RATE, such as 100/m, over all workers.
 
@@ -165,7 +164,8 @@ def limit_type(settings: Settings, name: str, rate: str | None, lift: bool, yes:
     with settings.opened() as app:
         confirm_name(settings, app, "type", name, verb="limit", yes=yes)
         app.types.limit(name, rate=rate)
-    echo(f"type {name}: {'no rate' if rate is None else f'starts at most {rate}'}")
+    line = f"type {name}: {'no rate' if rate is None else f'starts at most {rate}'}"
+    echo_reply(settings, {"name": name, "rate": rate}, line)
 
 
 def _add_commands(group: click.Group, kind: Kind) -> None:
@@ -193,14 +193,14 @@ def _add_commands(group: click.Group, kind: Kind) -> None:
         @group.command(verb, help=text)
         @click.argument("name", shell_complete=complete(kind))
         @yes_option
-        @url_option
-        @pass_settings
+        @store_options
         def switch(settings: Settings, name: str, yes: bool) -> None:
             with settings.opened() as app:
                 confirm_name(settings, app, kind, name, verb=verb, yes=yes)
                 getattr(getattr(app, names), verb)(name)
             back = f"; next: {settings.say(names, 'resume', name)}" if verb == "pause" else ""
-            echo(f"{verb}d {kind} {name}{back}")
+            reply = {"name": name, "is_paused": verb == "pause"}
+            echo_reply(settings, reply, f"{verb}d {kind} {name}{back}")
 
     add_switch("pause", f"Stop handing out jobs of {kind} NAME; running ones continue.")
     add_switch("resume", f"Hand out jobs of {kind} NAME again, in their old order.")
