@@ -177,6 +177,30 @@ REMEMBERED = (
         "    if now is not None and any(\n",
         MEMORY,
     ),
+    _python(
+        "ends-in-two-queues-share-a-place",
+        "jobs of two queues that end together are counted in one of them",
+        "documents.commit",
+        "            document.queue,\n",
+        "",
+        MEMORY,
+    ),
+    _python(
+        "ends-at-two-times-share-a-place",
+        "jobs that ended at different times and change together have ended at one time",
+        "documents.commit",
+        "            document.created_at + document.completed_in,\n",
+        "",
+        MEMORY,
+    ),
+    _python(
+        "blocked-loop-has-to-turn",
+        "what a loop posts before it blocks is written only after it",
+        "store",
+        "        self._here.is_blocked = True\n",
+        "",
+        "tests/store/redis/test_blocking.py",
+    ),
 )
 
 CLAIMS = (
@@ -309,7 +333,7 @@ INDEXES = (
         "index-keeps-what-has-left",
         "a job stays in the indexes of the state that it has left",
         "documents.commit",
-        "                self._drops[key].append(number)\n",
+        "                self._drops[key] += numbers\n",
         "                pass\n",
         "TestPromoting",
         "TestDeadLetters",
@@ -367,7 +391,7 @@ INDEXES = (
         "counts-only-grow",
         "a job that leaves a state is still counted in it",
         "documents.commit",
-        "            self._counted[at] -= 1\n",
+        "            self._counted[at] -= len(jobs)\n",
         "            pass\n",
         "TestViews",
         "TestFinding",
