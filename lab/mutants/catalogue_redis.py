@@ -194,6 +194,14 @@ REMEMBERED = (
         MEMORY,
     ),
     _python(
+        "batch-is-taken-for-alike",
+        "all jobs of a batch are stored as its first one, but for ids and payloads",
+        "jobs.plain",
+        "if mould is None or mould.alike != alike:",
+        "if mould is None:",
+        "tests/store/redis/test_batches.py",
+    ),
+    _python(
         "blocked-loop-has-to-turn",
         "what a loop posts before it blocks is written only after it",
         "store",
