@@ -10,6 +10,7 @@ import os
 import resource
 import sys
 import threading
+from copy import copy
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
@@ -18,7 +19,7 @@ import msgspec
 
 from bench.noop import BenchApp
 from fencepost.store.interface.queue import Claim, ClaimRequest, QueueFacet
-from fencepost.store.interface.store import Store
+from fencepost.store.interface.store import Facets, Store
 from fencepost.store.open import open_store
 from fencepost.store.plan import Operation
 from fencepost.worker import Worker
@@ -66,16 +67,17 @@ class Mark(NamedTuple):
 class _LimitedQueue:
     """A queue in which no more than so many jobs seem to be left."""
 
-    def __init__(self, queue: QueueFacet, left: int | None) -> None:
+    def __init__(self, queue: QueueFacet, stopwatch: Stopwatch) -> None:
         self._queue = queue
-        self._left = left
+        self._stopwatch = stopwatch
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._queue, name)
 
     def claim(self, request: ClaimRequest) -> Operation[Claim]:
-        if self._left is not None and self._left < request.limit:
-            request = msgspec.structs.replace(request, limit=self._left)
+        left = self._stopwatch.left
+        if left is not None and left < request.limit:
+            request = msgspec.structs.replace(request, limit=left)
         return self._queue.claim(request)
 
 
@@ -88,7 +90,7 @@ class Stopwatch:
 
     def __init__(self, store: Store, limit: int | None) -> None:
         self._store = store
-        self._left = limit
+        self.left = limit
         self.settled = 0
         self.began = self.ended = store.clock.monotonic()
         self._has_begun = False
@@ -99,7 +101,14 @@ class Stopwatch:
 
     @property
     def queue(self) -> Any:
-        return _LimitedQueue(self._store.queue, self._left)
+        return self.facets.queue
+
+    @property
+    def facets(self) -> Facets:
+        """What a wrapper of this store takes over."""
+        facets = copy(self._store.facets)
+        facets.queue = cast(QueueFacet, _LimitedQueue(self._store.queue, self))
+        return facets
 
     def run(self, operation: Operation[T]) -> T:
         self._before(operation)
@@ -115,8 +124,8 @@ class Stopwatch:
             self.began = self._store.clock.monotonic()
 
     def _after(self, operation: Operation[Any], result: T) -> T:
-        if operation.is_a(QueueFacet.claim) and self._left is not None:
-            self._left -= len(cast(Claim, result).jobs)
+        if operation.is_a(QueueFacet.claim) and self.left is not None:
+            self.left -= len(cast(Claim, result).jobs)
         elif operation.is_a(QueueFacet.settle):
             self.settled += len(operation.given[0])
             self.ended = self._store.clock.monotonic()

@@ -115,7 +115,7 @@ MUTANTS = (
         "posts-when-the-loop-turns",
         "what has ended is handed to the store only after the claim that blocks the loop",
         "worker.run.settler",
-        "shielded(begun(writing) if self._store.hands_over else writing)",
+        "shielded(begun(writing) if blocks and self._store.hands_over else writing)",
         "shielded(writing)",
         "tests/worker/test_settler.py",
     ),

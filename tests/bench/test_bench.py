@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner, Result
 
 from bench import suite
 from bench.bench import Bench
+from bench.child import Stopwatch
 from bench.command import NAMES, bench
 from bench.figures import Figure, Target, pair, percentile
 from bench.machine import file_system
+from bench.noop import BenchApp
 from bench.raw import RawDatabase
 from fencepost import App, State
 from fencepost.clock import SystemClock
+from fencepost.store.interface.store import Store
+from fencepost.store.open import open_store
 
 TINY = ["--quick", "--jobs", "10", "--backlog", "20"]
 
@@ -184,3 +188,13 @@ def test_percentiles_are_samples() -> None:
 def test_the_file_system_is_that_of_the_deepest_mount() -> None:
     known = Path("/proc/self/mounts").exists()
     assert file_system(Path("/proc")) == ("proc" if known else "unknown")
+
+
+def test_a_drain_of_a_part_leaves_the_rest(tmp_path: Path) -> None:
+    """Also for a worker, which wraps the store: the line seems to end at the limit."""
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+    store = cast(Store, Stopwatch(open_store(url), 2))
+    with BenchApp(url, store=store) as made:
+        made.noop.submit_many(range(5))
+        made.app.worker().run(until_idle=True)
+        assert made.app.jobs.count(state="completed") == 2

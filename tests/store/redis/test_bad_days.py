@@ -365,3 +365,59 @@ def test_a_worker_outlasts_a_server_that_is_gone_for_a_while() -> None:
             note.submit(number=3).result(timeout=20)
         assert ran == [1, 3]
         app.close()
+
+
+HARMS = {
+    "password": (
+        ("ACL", "SETUSER", "patient", "resetpass", ">other"),
+        ("ACL", "SETUSER", "patient", "resetpass", ">secret"),
+    ),
+    "right": (
+        ("ACL", "SETUSER", "patient", "-evalsha", "-eval"),
+        ("ACL", "SETUSER", "patient", "+evalsha", "+eval"),
+    ),
+    "replica": (("REPLICAOF", "127.0.0.1", "1"), ("REPLICAOF", "NO", "ONE")),
+    "memory": (("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "SET", "maxmemory", "0")),
+    "durability": (("CONFIG", "SET", "appendonly", "no"), ("CONFIG", "SET", "appendonly", "yes")),
+}
+"""What is done to a server, and what mends it."""
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_worker_waits_until_its_server_is_mended(server: RedisServer, harm: str) -> None:
+    """What has ended meanwhile is settled then, and what came due meanwhile runs."""
+    server.do("FLUSHALL")
+    server.do("ACL", "SETUSER", "patient", "on", ">secret", "~*", "&*", "+@all")
+    app = App(f"redis://patient:secret@127.0.0.1:{server.port}/0")
+    has_begun, may_end = threading.Event(), threading.Event()
+    ran: list[str] = []
+
+    @app.task(name="hold")
+    def hold() -> None:
+        has_begun.set()
+        assert may_end.wait(20)
+        ran.append("hold")
+
+    @app.task(name="late")
+    def late() -> None:
+        ran.append("late")
+
+    def has_failed() -> bool:
+        failed = app.session.counters.snapshot()
+        return any(
+            f"store.operation.failed{{code=store_unavailable,operation={each}}}" in failed
+            for each in ("claim", "settle")  # a full server lets jobs end, and none begin
+        )
+
+    worst, mend = HARMS[harm]
+    with app, working_in_thread(app):
+        held, delayed = hold.submit(), late.using(delay=1.0).submit()
+        assert has_begun.wait(20)
+        server.do(*worst)
+        server.do("CLIENT", "KILL", "USER", "patient")
+        may_end.set()
+        eventually(has_failed)
+        server.do(*mend)
+        held.result(timeout=20)
+        delayed.result(timeout=20)
+    assert sorted(ran) == ["hold", "late"]

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 import redis
+from msgspec.structs import replace
 
 from conformance.harness import job
+from fencepost.core.filter import JobFilter
 from fencepost.core.flows.dependencies import Dependencies
 from fencepost.core.job.job import Body, ClaimedJob
 from fencepost.core.job.lifecycle import State
@@ -145,6 +147,44 @@ def test_a_batch_of_which_one_is_not_remembered_is_read(desks: tuple[Desk, Desk]
     claimed = [*desk.claim(), *other.claim()]
     assert [type(reply) for reply in desk.settle(*claimed)] == [Settled, Settled]
     assert [desk.state(each) for each in ids] == [State.COMPLETED, State.COMPLETED]
+
+
+def test_an_id_is_answered_as_it_was_given(desks: tuple[Desk, Desk]) -> None:
+    desk, _ = desks
+    desk.submit()
+    (claimed,) = desk.claim()
+    given = replace(desk.done(claimed), job_id=claimed.id.upper())
+    (reply,) = desk.store.run(desk.store.queue.settle([given]))
+    assert (type(reply), reply.job_id) == (Settled, claimed.id.upper())
+
+
+def test_jobs_that_end_together_are_counted_by_queue_and_type(desks: tuple[Desk, Desk]) -> None:
+    desk, _ = desks
+    lanes = [("mail", "a"), ("mail", "b"), ("sms", "a")]
+    for type_, queue in lanes:
+        desk.submit(type=type_, queue=queue)
+    assert [type(reply) for reply in desk.settle(*desk.claim(3))] == [Settled] * 3
+    reader = desk.store.reader
+    for type_, queue in lanes:
+        completed = JobFilter(type=type_, queue=queue, states=(State.COMPLETED,))
+        assert desk.store.run(reader.count(completed)) == 1
+
+
+def test_jobs_that_ended_at_different_times_stay_in_that_order(
+    desks: tuple[Desk, Desk], clock: FakeClock, redis_url: str, redis_prefix: str
+) -> None:
+    """A job that comes to wait for both changes both in one commit."""
+    desk, _ = desks
+    ids = [desk.submit(), desk.submit()]
+    for claimed in (desk.claim(), desk.claim()):
+        desk.settle(*claimed)
+        clock.advance(60)
+    with redis.Redis.from_url(redis_url) as client:
+        before = client.zrange(f"{redis_prefix}ended", 0, -1, withscores=True)
+        desk.submit(after=Dependencies(tuple(ids)))
+        after = client.zrange(f"{redis_prefix}ended", 0, -1, withscores=True)
+    assert len({score for _, score in before}) == 2
+    assert after == before
 
 
 def test_a_job_that_was_cancelled_meanwhile_stays_so(desks: tuple[Desk, Desk]) -> None:

@@ -107,7 +107,7 @@ def run_deaf_worker() -> None:
 def run_worker_that_dies_before_ack() -> None:
     """A worker killed between the end of a handler and the record of it."""
 
-    def post(self: Settler) -> None:
+    def post(self: Settler, *, blocks: bool = True) -> None:
         if self.pending:
             os.kill(os.getpid(), signal.SIGKILL)
 

@@ -99,9 +99,9 @@ class Store(Facets, ABC):
     tidy_interval: float | None = None
     """How often the leader runs ``upkeep.tidy``; None where there is nothing to tidy."""
     hands_over: bool = False
-    """Whether threads of the store run what is awaited: the first step of ``run_async`` hands it to
-    them, in whichever task. Such a store calls the ``meanwhile`` of an operation that it runs in
-    the caller's thread, before it waits for the answer."""
+    """Whether threads of the store run what is awaited by the ``meanwhile`` of an operation: the
+    first step of ``run_async`` hands it to them, in whichever task. Such a store calls it before
+    it waits for the answer to an operation that it runs in the caller's thread."""
     jobs_listing: Listing = JOBS
     """The cursors of its searches."""
     keys: KeyRing | None = None

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import weakref
 from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from fencepost.clock import Clock, SystemClock
@@ -45,6 +48,7 @@ class RedisStore(Store):
     What is given besides *url* replaces the options in it.
     """
 
+    hands_over = True  # so the server claims while Python encodes what has ended
     before_commit: Callable[[Any], Plan[None]] | None = None
     """See ``Env``."""
 
@@ -68,18 +72,38 @@ class RedisStore(Store):
         )
         super().__init__(facets(env, NoJoins(url)))
         self._env = env
+        self._here = threading.local()  # whether the loop of this thread is about to block
+        self._helper = ThreadPoolExecutor(1, thread_name_prefix="fencepost-redis")
         self._notifier = Notifier(self._connections, env)
         self._groups: weakref.WeakKeyDictionary[
             asyncio.AbstractEventLoop, SubmissionGroup[PlainJobs]
         ] = weakref.WeakKeyDictionary()
 
     def run(self, operation: Operation[T]) -> T:
+        first: dict[str, Any] = {}  # what is passed with the first statement alone
+        if operation.meanwhile is not None:
+            first["meanwhile"] = partial(self._hand_over, operation.meanwhile)
+
         def perform(step: _Step) -> Any:
-            return self._connections.run(*_words(step.statement), pin=step.pin)
+            given = {"pin": step.pin, **first}
+            first.clear()
+            return self._connections.run(*_words(step.statement), **given)
 
         return drive(self._steps(operation), perform)
 
+    def _hand_over(self, meanwhile: Callable[[], None]) -> None:
+        """Call *meanwhile* in a loop that is about to block: what it awaits is run by a thread."""
+        self._here.is_blocked = True
+        try:
+            meanwhile()
+        finally:
+            self._here.is_blocked = False
+
     async def run_async(self, operation: Operation[T]) -> T:
+        if getattr(self._here, "is_blocked", False):
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._helper, self.run, operation)
+
         async def perform(step: _Step) -> Any:
             statement, pin = step
             if statement.sql == "enqueue" and pin is not None:
@@ -152,6 +176,7 @@ class RedisStore(Store):
     def close(self) -> None:
         self._notifier.close()
         self._connections.close()
+        self._helper.shutdown()
 
     def listen(self, topic: Topic) -> Listener:
         self._connections.check()

@@ -66,14 +66,16 @@ class Settler:
             self._news.set()
         self.pending.append(settlement)
 
-    def post(self) -> None:
-        """Have the store begin to write what has ended, unless it is writing: for a loop that is
-        about to block. A store that hands over does so before this returns."""
+    def post(self, *, blocks: bool = True) -> None:
+        """Have the store begin to write what has ended, unless it is writing.
+
+        If the loop is about to block, a store that hands over does so before this returns.
+        """
         if self._reply is None and (batch := self._next_group()):
             self._written = batch
             writing = self._write(batch)
             # Shielded: a worker that stops must not cut off a write that has started.
-            self._reply = shielded(begun(writing) if self._store.hands_over else writing)
+            self._reply = shielded(begun(writing) if blocks and self._store.hands_over else writing)
 
     async def _write(self, batch: list[Settlement]) -> list[SettleReply]:
         return await self._store.run_async(self._store.queue.settle(batch))
@@ -89,7 +91,7 @@ class Settler:
 
     async def step(self) -> int:
         """Write one group; return how many settlements it had. They stay pending on an outage."""
-        self.post()
+        self.post(blocks=False)
         if not self.pending:
             self._news.clear()
         if self._reply is None:

@@ -15,7 +15,14 @@ from fencepost.generators import delegate
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.redis.documents.document import decode_document, encode_document, revision_of
 from fencepost.store.redis.documents.job import Kept
-from fencepost.store.redis.documents.places import BLOCK, NOWHERE, Places, letters_key, places
+from fencepost.store.redis.documents.places import (
+    BLOCK,
+    NOWHERE,
+    Places,
+    is_simple,
+    letters_key,
+    places,
+)
 from fencepost.store.redis.jobs.catalog import Env, pack
 from fencepost.store.sql.codec import SCHEDULED
 from fencepost.store.sql.records.transfer import NOT_ACCEPTED
@@ -109,6 +116,11 @@ class Changes:
         self._left: defaultdict[bytes, list[msgspec.Raw]] = defaultdict(list)
         self._lifetimes: dict[int, int] = {}
         self._letters: list[list[Any]] = []
+        self._moves: defaultdict[tuple[Places, Places], list[tuple[int, msgspec.Raw]]]
+        self._moves = defaultdict(list)
+        """The jobs that go from one place to another: those that are alike, together."""
+        self._ended: dict[object, Places] = {}
+        """Where jobs are that have ended alike."""
         self._flows: dict[str, None] = {}
         """Flows whose jobs have come or gone."""
 
@@ -126,7 +138,7 @@ class Changes:
             was_dead = was.is_dead_letter
         number = kept.word
         if not is_deleted:
-            after = places(env, kept.seq, kept.document, kept.lease)
+            after = self._ends(kept) or places(env, kept.seq, kept.document, kept.lease)
             if not is_same:
                 revision = 0 if kept.read is None else int(revision_of(kept.read))
                 self._sets[env.key("job")] += [number, encode_document(revision + 1, kept.document)]
@@ -134,36 +146,56 @@ class Changes:
                 self._sets[env.key("lease")] += [number, kept.lease.encode()]
             elif kept.lease_was is not None:
                 self._unset[env.key("lease")].append(number)
-        self._move(kept.seq, number, before, after)
+        self._moves[before, after].append((kept.seq, number))
         is_dead = kept.document.is_dead_letter and not is_deleted
         if is_dead is not was_dead:
             self._letters.append(_letter(env, kept, is_dead=is_dead))
 
-    def _move(self, seq: int, number: msgspec.Raw, before: Places, after: Places) -> None:
+    def _ends(self, kept: Kept) -> Places | None:
+        """Return where a job is that has ended, once for all that are alike; None of others."""
+        document = kept.document
+        if kept.lease is not None or document.completed_in is None or not is_simple(document):
+            return None
+        alike = (
+            document.number,
+            document.queue,
+            document.type,
+            document.created_at + document.completed_in,
+            document.is_dead_letter,
+        )
+        found = self._ended.get(alike)
+        if found is None:
+            found = self._ended[alike] = places(self._env, kept.seq, document, None)
+        return found
+
+    def _move(self, before: Places, after: Places, jobs: Sequence[tuple[int, msgspec.Raw]]) -> None:
+        numbers = [number for _, number in jobs]
         for key in before.sorted:
             if key not in after.sorted:
-                self._drops[key].append(number)
+                self._drops[key] += numbers
         for key, score in after.sorted.items():
             if before.sorted.get(key) != score:
-                self._adds[key] += [score, number]
+                self._adds[key] += [word for number in numbers for word in (score, number)]
         if (before.lane, before.run_at) != (after.lane, after.run_at):
             if before.lane is not None:
-                self._left[before.lane].append(number)
+                self._left[before.lane] += numbers
             if after.lane is not None:
-                self._lines[after.lane].append((after.run_at, seq, number))
+                self._lines[after.lane] += [(after.run_at, *each) for each in jobs]
         if after.lifetime is not None and after.lifetime != before.lifetime:
-            block = seq // BLOCK
-            self._lifetimes[block] = min(self._lifetimes.get(block, NEVER), after.lifetime)
+            for block in {seq // BLOCK for seq, _ in jobs}:
+                self._lifetimes[block] = min(self._lifetimes.get(block, NEVER), after.lifetime)
         if before.flow != after.flow:
             self._flows |= dict.fromkeys(flow for flow in (before.flow, after.flow) if flow)
         for at in after.counted:
-            self._counted[at] += 1
+            self._counted[at] += len(jobs)
         for at in before.counted:
-            self._counted[at] -= 1
+            self._counted[at] -= len(jobs)
 
     def commands(self) -> Iterator[list[Any]]:
         """Yield the commands, each for as many jobs as there are."""
         env = self._env
+        for (before, after), jobs in self._moves.items():
+            self._move(before, after, jobs)
         yield from self._letters
         for key, members in self._unset.items():
             yield from portions([b"HDEL", key], members, 1)

@@ -185,25 +185,40 @@ def encode_document(revision: int, document: Document) -> bytes:
 
 def encode_parts(document: Document) -> tuple[bytes, bytes]:
     """Return a document from after its revision, up to its creation and from there on."""
+    before, after = encode_head(document)
+    return before, after + encode_fields(document, rare_fields(document))
+
+
+def encode_head(document: Document) -> tuple[bytes, bytes]:
+    """Return the head of a document from after its revision, up to its creation and from there."""
     ttl = "" if document.lease_ttl is None else document.lease_ttl
     timeout = "" if document.timeout is None else document.timeout
     before = (
         f"{document.lease_version} {document.attempt} {ttl} {timeout} "
         f"{document.number} {document.priority} "
     )
-    after = b" %d %d\n" % (document.run_in, document.lifetime)
-    created_at, document.created_at = document.created_at, 0
-    body = _encoder.encode(document)
-    document.created_at = created_at
-    rare = 0  # how many fields at the end are what most jobs have, and need not be written
+    return before.encode(), b" %d %d\n" % (document.run_in, document.lifetime)
+
+
+def rare_fields(document: Document) -> int:
+    """Return how many fields at the end are what most jobs have, and need not be written."""
+    rare = 0
     for name, default in _RARE:
         if getattr(document, name) != default:
             break
         rare += 1
+    return rare
+
+
+def encode_fields(document: Document, rare: int) -> bytes:
+    """Return what follows the head of a document, without so many fields at the end."""
+    created_at, document.created_at = document.created_at, 0
+    body = _encoder.encode(document)
+    document.created_at = created_at
     if rare:
         count = len(_FIELDS) - rare
         body = b"\xdc" + count.to_bytes(2, "big") + body[_HEADER:-rare]
-    return before.encode(), after + body
+    return body
 
 
 def revision_of(text: bytes) -> bytes:

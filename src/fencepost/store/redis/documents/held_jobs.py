@@ -11,7 +11,7 @@ plus what has passed here since. A commit whose estimate is wrong is refused.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from fencepost.store.redis.documents.job import Kept
 
@@ -23,7 +23,8 @@ class HeldJobs:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._jobs: dict[int, Kept] = {}
+        self._jobs: dict[str, Kept] = {}
+        """By the tokens of their leases."""
         self._time: tuple[int, float] | None = None
         self.listener: bytes | None = None
         """The name under which this process is woken; None if nothing here listens."""
@@ -41,17 +42,14 @@ class HeldJobs:
         now, since = self._time
         return now + int((elapsed - since) * 1e6)
 
-    def remember(self, jobs: Iterable[Kept]) -> None:
+    def remember(self, jobs: Mapping[str, Kept]) -> None:
         """Remember what a claim has read, at the expense of what is oldest."""
         with self._lock:
-            for kept in jobs:
-                self._jobs.pop(kept.seq, None)
-                self._jobs[kept.seq] = kept
+            self._jobs |= jobs
             while len(self._jobs) > REMEMBERED_MAX:
                 del self._jobs[next(iter(self._jobs))]
 
-    def take(self, seqs: Iterable[int]) -> dict[int, Kept]:
-        """Return what is remembered of these, and forget it."""
+    def take(self, tokens: Iterable[str]) -> list[Kept | None]:
+        """Return what is remembered of the jobs with these tokens, and forget it."""
         with self._lock:
-            found = ((seq, self._jobs.pop(seq, None)) for seq in seqs)
-            return {seq: kept for seq, kept in found if kept is not None}
+            return [self._jobs.pop(token, None) for token in tokens]

@@ -90,12 +90,7 @@ def running_places(env: Env, seq: int, document: Document, lease: LeaseRecord | 
 
     The times in it are those of one of them, and say nothing.
     """
-    if (
-        document.tags is not None
-        or document.flow is not None
-        or document.correlation_id is not None
-        or document.concurrency_key is not None
-    ):
+    if not is_simple(document):
         return places(env, seq, document, lease)
     alike = (env.prefix, document.queue_name, document.type)
     found = _running.get(alike)
@@ -104,6 +99,16 @@ def running_places(env: Env, seq: int, document: Document, lease: LeaseRecord | 
             _running.clear()
         found = _running[alike] = places(env, seq, document, lease)
     return found
+
+
+def is_simple(document: Document) -> bool:
+    """Tell whether a job is found by its state, queue and type alone."""
+    return (
+        document.tags is None
+        and document.flow is None
+        and document.correlation_id is None
+        and document.concurrency_key is None
+    )
 
 
 _running: dict[tuple[bytes, str, str], Places] = {}

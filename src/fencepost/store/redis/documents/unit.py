@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -128,11 +128,11 @@ class Unit:
             record = None if lease is None else read_lease(lease)
             self._kept[seq] = Kept(seq, document, policy, record, read=text, read_lease=lease)
 
-    def adopt(self, jobs: Mapping[int, Kept], now: int) -> None:
+    def adopt(self, jobs: Iterable[Kept], now: int) -> None:
         """Take jobs for read that a claim has read before, and *now* for the time."""
-        for kept in jobs.values():  # a running job: it changes, or nothing is written
+        for kept in jobs:  # a running job: it changes, or nothing is written
             kept.before = running_places(self.env, kept.seq, kept.document, kept.lease)
-        self._kept.update(jobs)
+            self._kept[kept.seq] = kept
         self.now = self._believed = now
 
     def numbers_of(self, ids: Iterable[bytes]) -> Plan[dict[bytes, int]]:
@@ -203,10 +203,10 @@ class Unit:
         assert (key, name) in self._read_fields
         self._fields[key, name] = value
 
-    def rely_on(self, lease: LeaseRecord) -> None:
-        """Commit only while this lease is valid."""
-        ends = lease.expires_at
-        self._deadline = ends if self._deadline is None else min(self._deadline, ends)
+    def rely_on(self, *leases: LeaseRecord) -> None:
+        """Commit only while these leases are valid."""
+        ends = [lease.expires_at for lease in leases]
+        self._deadline = min(ends if self._deadline is None else (self._deadline, *ends))
 
     def do(self, *command: Any) -> None:
         """Run a command with the commit."""

@@ -14,7 +14,7 @@ import asyncio
 import itertools
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import redis
@@ -95,19 +95,32 @@ class Connections:
 
     # Running a script.
 
-    def run(self, name: str, *args: Any, pin: ServerPin | None = None) -> Any:
-        """Run a script, and return its answer."""
+    def run(
+        self,
+        name: str,
+        *args: Any,
+        pin: ServerPin | None = None,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> Any:
+        """Run a script, and return its answer; *meanwhile* is called once it is sent."""
         effort = _Effort(self._address.kind, self._time, self._patience)
         while True:
             self.check()
             try:
-                return self._run_on(self._find(), name, args, pin)
+                return self._run_on(self._find(), name, args, pin, meanwhile)
             except _LaterError as later:
                 pause = effort.pause(later)
                 self._leave(later.server)
             self._time.sleep(pause)
 
-    def _run_on(self, server: Master, name: str, args: Sequence[Any], pin: ServerPin | None) -> Any:
+    def _run_on(
+        self,
+        server: Master,
+        name: str,
+        args: Sequence[Any],
+        pin: ServerPin | None,
+        meanwhile: Callable[[], None] | None,
+    ) -> Any:
         wait = self._wait(name, pin)
         try:
             connection = server.pool.get_connection()
@@ -121,6 +134,9 @@ class Connections:
                 return [(facts, self._address.durability, self._address.replicas)]
             for command in self._commands(name, args):
                 connection.send_packed_command(connection.pack_commands([command, *wait]))
+                if meanwhile is not None:
+                    meanwhile()
+                    meanwhile = None
                 answers = [_received(connection) for _ in (command, *wait)]
                 if not isinstance(answers[0], theirs.NoScriptError):
                     break  # else the server is new, or has forgotten its scripts

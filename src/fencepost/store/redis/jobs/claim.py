@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -29,6 +30,7 @@ from fencepost.store.plan import Plan, Statement
 from fencepost.store.redis.documents.commit import StaleError, at_once
 from fencepost.store.redis.documents.document import (
     Document,
+    LeaseRecord,
     body_of,
     decode_body,
     decode_document,
@@ -168,31 +170,42 @@ def _read(
             documents.append(None)
     digests = {document.policy for document in documents if document is not None}
     policies = yield from env.catalog.policies(env, digests)
+    leases = {text: _lease(text) for text in {row.lease for row in rows}}  # most are equal
     jobs: list[ClaimedJob] = []
     broken: list[int] = []
-    held: list[Kept] = []
+    held: dict[str, Kept] = {}
     for row, document in zip(rows, documents, strict=True):
-        kept = None if document is None else _kept(row, document, policies)
-        job = None if kept is None else _claimed(request, row, kept, now)
+        lease, ends_at = leases[row.lease]
+        kept = None if document is None else _kept(row, document, policies, lease)
+        job = None if kept is None else _claimed(request, row, kept, now, ends_at)
         if job is None or kept is None:
             broken.append(number_of(row.number))
         else:
             jobs.append(job)
-            held.append(kept)
+            held[job.lease.token] = kept
     env.held.remember(held)
     return jobs, (yield from at_once(_fail(env, broken)))
 
 
-def _kept(row: _Row, document: Document, policies: dict[bytes, Policy]) -> Kept | None:
+def _lease(text: bytes) -> tuple[LeaseRecord, datetime]:
+    """Return a lease, and when it ends."""
+    lease = read_lease(text)
+    return lease, from_us(lease.expires_at)
+
+
+def _kept(
+    row: _Row, document: Document, policies: dict[bytes, Policy], lease: LeaseRecord
+) -> Kept | None:
     """Return a claimed job as its settlement would read it."""
     policy = DEFAULT_POLICY if document.policy is None else policies.get(document.policy)
     if policy is None:
         return None
-    seq, lease = number_of(row.number), read_lease(row.lease)
-    return Kept(seq, document, policy, lease, read=row.text, read_lease=row.lease)
+    return Kept(number_of(row.number), document, policy, lease, read=row.text, read_lease=row.lease)
 
 
-def _claimed(request: ClaimRequest, row: _Row, kept: Kept, now: int) -> ClaimedJob | None:
+def _claimed(
+    request: ClaimRequest, row: _Row, kept: Kept, now: int, ends_at: datetime
+) -> ClaimedJob | None:
     document, lease, policy = kept.document, kept.lease, kept.policy
     data = row.payload if document.payload is None else document.payload
     if lease is None or data is None:
@@ -207,9 +220,7 @@ def _claimed(request: ClaimRequest, row: _Row, kept: Kept, now: int) -> ClaimedJ
             priority=PRIORITIES[document.priority],
             attempt=lease.attempt,
             max_attempts=document.max_attempts,
-            lease=Lease(
-                make_token(kept.seq, lease.token), lease.version, from_us(lease.expires_at)
-            ),
+            lease=Lease(make_token(kept.seq, lease.token), lease.version, ends_at),
             lease_ttl=ttl_of(policy, request.lease_ttl),
             payload=body_of(document.payload_encoding, data),
             policy=policy,

@@ -32,11 +32,12 @@ def end(unit: Unit, ending: KeptEnding) -> Moved:
     kept, decision, token = ending
     was, now = kept.state, unit.now
     lease, document = kept.lease, kept.document
+    since = document.created_at
     state = decision.state
     if lease is not None:
         document.attempt = lease.attempt
         document.lease_version = lease.version
-        document.started_at = lease.started_at
+        document.started_in = lease.started_at - since
         if decision.outcome is not AttemptOutcome.SUCCEEDED:
             unit.record(
                 kept,
@@ -70,7 +71,7 @@ def end(unit: Unit, ending: KeptEnding) -> Moved:
             kept.set_failure(decision.failure)
         if token is not None:
             document.settled_token = token
-    document.completed_at = now if state.is_terminal else None
-    document.updated_at = now
+    document.completed_in = now - since if state.is_terminal else None
+    document.updated_in = now - since
     kept.set_state(state)
     return Moved(kept.id, kept.type, state, was)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
+from fencepost.core.job.outcome import Settlement
 from fencepost.core.values.names import wanted_ids
 from fencepost.store.interface.queue import Beat, LeaseLost, Save, Spawn, WorkerLease
 from fencepost.store.plan import Plan
@@ -38,6 +39,11 @@ NOWHERE = Fence(0, "")
 def make_token(seq: int, claim: str) -> str:
     """Return the token of one job of a claim."""
     return f"{seq:x}.{claim}"
+
+
+def claim_of(token: str) -> str:
+    """Return the part of a token that all jobs of a claim share."""
+    return token.partition(".")[2]
 
 
 def read_token(token: str) -> Fence:
@@ -91,20 +97,21 @@ def leased(unit: Unit, writes: Sequence[W]) -> Plan[list[tuple[W, Kept | None]]]
     return found
 
 
-def recall(unit: Unit, asked: Sequence[tuple[str, Fence]]) -> Plan[dict[int, Kept]]:
-    """Return the jobs of ids and fences, by number, without a read if all were claimed here.
+def recall(unit: Unit, settlements: Sequence[Settlement]) -> list[Kept]:
+    """Return the jobs of settlements, in their order, if all were claimed here; else nothing.
 
     Only of valid leases is anything believed: a refusal is never given without having looked.
     """
     env, now = unit.env, unit.env.believe()
-    held = env.held.take({fence.seq for _, fence in asked})
+    held = env.held.take([each.token for each in settlements])
     if now is not None and all(
-        is_valid(held.get(fence.seq), job_id, fence.claim, now) for job_id, fence in asked
+        is_valid(kept, each.job_id, claim_of(each.token), now)
+        for each, kept in zip(settlements, held, strict=True)
     ):
-        unit.adopt(held, now)
-        return held
-    yield from unit.start()
-    return (yield from unit.jobs(sorted({fence.seq for _, fence in asked} - {0})))
+        found = [kept for kept in held if kept is not None]
+        unit.adopt(found, now)
+        return found
+    return []
 
 
 def is_valid(kept: Kept | None, job_id: str, claim: str, now: int) -> bool:

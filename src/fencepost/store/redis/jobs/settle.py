@@ -25,6 +25,7 @@ from fencepost.store.redis.flows.dependents import end_all
 from fencepost.store.redis.jobs.catalog import Env
 from fencepost.store.redis.jobs.finish import KeptEnding
 from fencepost.store.redis.jobs.lease import (
+    claim_of,
     is_of,
     is_valid,
     leased,
@@ -38,9 +39,43 @@ from fencepost.store.sql.codec import encode_json
 def settle(env: Env, settlements: Sequence[Settlement]) -> Plan[list[SettleReply]]:
     """Record each decision whose lease is valid."""
     unit = Unit(env)
+    known = recall(unit, settlements)
+    if known:
+        accepted, replies = _accept(unit, settlements, known)
+    else:
+        accepted, replies = yield from _judge(unit, settlements)
+    _, followed = yield from end_all(unit, accepted)
+    if not known:
+        replies = yield from with_states(unit, replies)
+    yield from unit.commit()
+    for place, reply in enumerate(replies):
+        if followed and isinstance(reply, Settled):
+            replies[place] = replace(reply, followed=followed)
+            break
+    return replies if known else settled_in_order(replies)
+
+
+def _accept(
+    unit: Unit, settlements: Sequence[Settlement], jobs: Sequence[Kept]
+) -> tuple[list[KeptEnding], list[SettleReply]]:
+    """Return the ends of jobs whose leases are known to be valid, and the replies."""
+    unit.rely_on(*(kept.lease for kept in jobs if kept.lease is not None))
+    accepted: list[KeptEnding] = []
+    replies: list[SettleReply] = []
+    for settlement, kept in zip(settlements, jobs, strict=True):
+        job_id, decision = settlement.job_id, settlement.decision
+        accepted.append(KeptEnding(kept, decision, claim_of(settlement.token)))
+        replies.append(Settled(job_id, kept.type, decision.state))
+    return accepted, replies
+
+
+def _judge(
+    unit: Unit, settlements: Sequence[Settlement]
+) -> Plan[tuple[list[KeptEnding], list[SettleReply]]]:
+    """Read the jobs; return the ends of those whose leases are valid, and the replies to all."""
     fences = [read_token(each.token) for each in settlements]
-    ids = [each.job_id for each in settlements]
-    jobs = yield from recall(unit, list(zip(ids, fences, strict=True)))
+    yield from unit.start()
+    jobs = yield from unit.jobs(sorted({fence.seq for fence in fences} - {0}))
     accepted: dict[int, KeptEnding] = {}
     replies: list[SettleReply] = []
     for settlement, (seq, claim) in zip(settlements, fences, strict=True):
@@ -56,14 +91,7 @@ def settle(env: Env, settlements: Sequence[Settlement]) -> Plan[list[SettleReply
             unit.rely_on(kept.lease)
             accepted[seq] = KeptEnding(kept, decision, claim)
             replies.append(Settled(job_id, kept.type, decision.state))
-    _, followed = yield from end_all(unit, list(accepted.values()))
-    replies = yield from with_states(unit, replies)
-    yield from unit.commit()
-    for place, reply in enumerate(replies):
-        if followed and isinstance(reply, Settled):
-            replies[place] = replace(reply, followed=followed)
-            break
-    return settled_in_order(replies)
+    return list(accepted.values()), replies
 
 
 def _refusal(kept: Kept | None, job_id: str, claim: str) -> AlreadySettled | LeaseLost:
