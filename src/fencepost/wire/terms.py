@@ -206,7 +206,15 @@ AnyDependencyIds = Annotated[list[_Awaited], _schema(minItems=1, maxItems=DEPEND
 RequestRate = Annotated[float, _between(TOKEN_RATE_MIN, TOKEN_RATE_MAX)]
 PageLimit = Annotated[int, _between(1, PAGE_MAX)]
 ClaimLimit = Annotated[int, _between(1, CLAIM_MAX)]
-RateText = Annotated[str, _schema(maxLength=TEXT_LENGTH_MAX, examples=["100/m", "10/30s"])]
+_WINDOW = (
+    "s|sec|second|m|min|minute|h|hour|d|day"
+    "|[1-9][0-9]{0,3}(ms|s)|[1-9][0-9]{0,2}m|([1-9]|1[0-9]|2[0-4])h"
+)
+RateText = Annotated[
+    str,
+    _schema(pattern=f"^([1-9][0-9]{{0,5}}|1000000)/({_WINDOW})$", examples=["100/m", "10/30s"]),
+]
+"""A rate in its plainest forms; ``parse_rate`` reads more."""
 RunningLimit = Annotated[int, _between(1, RUNNING_MAX)]
 TickCount = Annotated[int, _between(1, CRON_NEXT_MAX)]
 RunCount = Annotated[int, _between(1, CRON_RUNS_MAX)]

@@ -125,10 +125,9 @@ def accept(env: Env, jobs: Sequence[NewJob], *, atomic: bool) -> Plan[list[Enque
     replies: list[EnqueueReply] = []
     alone = is_plain = True
     while (batch := batches.take()) is not None:
-        # A statement that is all there is to do needs no transaction around it, unless what it
-        # answers may be a reason to undo it: that one of several keys is held.
-        is_all = len(batch.jobs) == len(jobs)
-        alone = is_all and (batch.is_plain or not atomic)
+        # A statement that is all there is to do needs no transaction around it. All or nothing has
+        # one all the same: if it is cut off before the commit, it is known that nothing was stored.
+        alone = not atomic and len(batch.jobs) == len(jobs)
         alone = alone and not any(_is_confined(job) for job in batch.jobs)
         is_plain = is_plain and batch.is_plain
         if batch.is_plain:
