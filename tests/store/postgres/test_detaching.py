@@ -20,6 +20,7 @@ pytestmark = pytest.mark.postgres("migrated")
 
 IN_LINE = 20_000
 DETACHED = 20
+RUNS = 3
 
 
 @pytest.fixture
@@ -44,10 +45,16 @@ def test_a_few_jobs_are_taken_from_a_long_line_by_few_reads(
     )
     first, *seqs = [row[0] for row in found]
     line.execute(f"select fencepost.{function}(%s)", [[first]])  # it reads catalogues, too
+    # Some 15 a job; to look through the line is 100 a job. What others do on the server has a
+    # session read its catalogues again, so the least of some runs counts.
+    assert min(blocks_of(line, function, seqs) for _ in range(RUNS)) < 40 * DETACHED
+
+
+def blocks_of(line: psycopg.Connection[Any], function: str, seqs: list[int]) -> int:
+    """Return how many blocks a call of *function* reads; it is undone."""
     query = f"explain (analyze, buffers, format json) select * from fencepost.{function}(%s)"
-    (row,) = line.execute(query, [seqs]).fetchall()
+    with line.transaction(force_rollback=True):
+        (row,) = line.execute(query, [seqs]).fetchall()
     plan = row[0][0]["Plan"]
-    blocks = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
     assert plan["Actual Rows"] == DETACHED
-    # Some 15 a job; to look through the line is 100 a job.
-    assert blocks < 40 * DETACHED
+    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
