@@ -7,10 +7,21 @@ import threading
 import time
 
 import pytest
-from tests.worker.support import LONG, drain, eventually, eventually_sync, working_in_thread
+from tests.worker.support import (
+    LONG,
+    drain,
+    eventually,
+    eventually_sync,
+    executor_of,
+    working_in_thread,
+)
 
-from fencepost import App, Context, State
+from fencepost import App, Context, Priority, State
 from fencepost.core.job.job import AttemptOutcome
+from fencepost.core.job.lifecycle import Event
+from fencepost.store.interface.queue import ClaimRequest
+from fencepost.worker.run.inflight import InFlight
+from fencepost.worker.run.slots import WorkerSlots
 
 
 async def test_running_jobs_finish_within_grace_and_no_more_are_claimed(app: App) -> None:
@@ -197,3 +208,30 @@ async def test_a_lost_job_whose_thread_cannot_be_stopped_is_not_waited_for(app: 
     await asyncio.wait_for(running, LONG)
     release.set()
     assert job.refresh().state is State.CANCELLED
+
+
+async def test_what_waits_for_more_urgent_coroutines_is_released(
+    app: App, never_late: None
+) -> None:
+    """C41: a thread that has to wait for its turn has not started when the worker stops."""
+
+    @app.task(priority=Priority.CRITICAL)
+    async def urgent() -> None:
+        raise AssertionError
+
+    @app.task(priority=Priority.BULK)
+    def other() -> None:
+        raise AssertionError
+
+    for task in (urgent, other):
+        task.submit()
+    claim = app.store.run(app.store.queue.claim(ClaimRequest(worker="w", limit=2)))
+    inflight = InFlight()
+    held, _ = inflight.take(claim.jobs, asked_at=0.0, answered_at=0.0)
+    slots = WorkerSlots(2, inflight)
+    executor = executor_of(app, slots, inflight)
+    executor.take(held)
+    executor.stop_starting()
+    await eventually(lambda: slots.taken == 0)
+    assert [each.decision.event for each in executor.settler.pending] == [Event.RELEASE] * 2
+    await executor.close()
