@@ -9,12 +9,15 @@ import pytest
 from fencepost import App, State
 from fencepost.actions.local import queues as module
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
+from fencepost.core.stats.series import FINEST
 from fencepost.core.stats.statistics import Percentiles
 from fencepost.core.values.payload import NULL
 from fencepost.errors import FencepostError
 from fencepost.handles.task import TaskHandle
+from fencepost.maintenance.series import Sampler
 from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.interface.records.cluster import WorkerInfo
+from fencepost.store.interface.records.series import SeriesRow
 from fencepost.testing import FakeClock
 
 
@@ -76,6 +79,36 @@ def test_of_many_that_ended_the_newest_are_looked_at(
     assert found.ended_rate == 3 / 4
     # In the last second none was submitted, in the last eight four.
     assert found.submitted_rate == 4 / 8
+
+
+async def test_what_was_submitted_in_minutes_is_not_counted_job_by_job(
+    timed: App, clock: FakeClock
+) -> None:
+    mail, post = task(timed), task(timed, queue="post")
+    clock.advance(FINEST - clock.now().timestamp() % FINEST)
+    # Only a count would find these two: the sample of their time has them already.
+    mail.submit_many([()] * 2)
+    assert await Sampler(timed.store).step() == 1
+    mail.submit_many([()] * 3)
+    post.submit()
+    clock.advance(60.0)
+    assert timed.stats(window="1m").submitted_rate == 4 / 60
+    # The sample lies some seconds before the window, and its time is what the rate is taken over.
+    clock.advance(5.0)
+    assert timed.stats(window="1m").submitted_rate == 4 / 65
+    # There is none for the start of this one.
+    clock.advance(10.0)
+    assert timed.stats(window="1m").submitted_rate == 0.0
+    assert timed.stats(window="76s").submitted_rate == 6 / 76
+
+
+def test_a_sample_that_nobody_can_read_is_passed_over(timed: App, clock: FakeClock) -> None:
+    clock.advance(FINEST - clock.now().timestamp() % FINEST)
+    store = timed.store
+    store.run(store.series.record(FINEST, [SeriesRow(clock.now(), b"of the future")], 3_600.0))
+    task(timed).submit()
+    clock.advance(60.0)
+    assert timed.stats(window="1m").submitted_rate == 1 / 60
 
 
 async def test_the_async_face_says_the_same(timed: App, clock: FakeClock) -> None:

@@ -30,6 +30,7 @@ from fencepost.core.stats.series import (
     percentile,
     sample,
     span_of,
+    submitted_since,
 )
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -95,6 +96,21 @@ def test_a_new_lane_counts_from_nothing_and_a_total_that_falls_is_no_count() -> 
     folded = [(2, Sample([lane()], is_folded=True)), rows[1]]
     (line,) = drawn(folded, SeriesMetric.FAILED)
     assert line.values[4] == 3, "it may have been there before, among the small ones"
+
+
+def test_what_was_submitted_since_a_sample_counts_new_lanes_and_pruned_jobs() -> None:
+    before = Sample([lane("a", "x", enqueued=5), lane("b", "x", enqueued=9)])
+    totals = [
+        LaneTotals("a", "x", {State.RUNNING: 1, State.COMPLETED: 2}, {State.COMPLETED: 4}),
+        LaneTotals("a", "new", {State.SCHEDULED: 3}, {}),
+        # An import that was undone: nobody submits less than nothing.
+        LaneTotals("b", "x", {State.SCHEDULED: 8}, {}),
+    ]
+    assert submitted_since(before, totals) == 2 + 3
+    assert submitted_since(before, totals, "b") == 0
+    assert submitted_since(before, totals, "nobody") == 0
+    folded = Sample(before.lanes, is_folded=True)
+    assert submitted_since(folded, totals) is None
 
 
 def test_lines_are_by_queue_or_type_and_within_reach() -> None:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from fencepost.actions.backend import Script
+from fencepost.actions.local.series import Submitted, read_submitted
 from fencepost.actions.local.steps import StoreActions
 from fencepost.core.bounds import (
     ACTIONS_LOOKED_AT,
+    STATS_COUNTED_MAX,
     STATS_SAMPLE_MAX,
     STATS_WINDOW_DEFAULT,
     STATS_WINDOW_MAX,
@@ -75,8 +75,7 @@ class LocalQueues(PausableScope):
         views = yield from self.all([queue_name])
         workers: list[WorkerInfo] = yield self._store.cluster.workers()
         jobs, _ = yield from _ended(self._session, now, STATS_WINDOW_DEFAULT)
-        filter = JobFilter(queue=queue_name)
-        arrivals = yield from _submitted_rate(self._session, filter, now, STATS_WINDOW_DEFAULT)
+        arrivals = yield from _submitted_rate(self._session, queue_name, now, STATS_WINDOW_DEFAULT)
         queue = views[0] if views else QueueView(name=queue_name)
         times = percentiles(runs([job for job in jobs if job.queue == queue_name]))
         load = Load(
@@ -114,7 +113,7 @@ def stats(session: Session, window: Duration) -> Script[Statistics]:
     queues = yield session.store.overview.queues()
     types = yield session.store.overview.types()
     jobs, is_sampled = yield from _ended(session, now, seconds)
-    submitted_rate = yield from _submitted_rate(session, JobFilter(), now, seconds)
+    submitted_rate = yield from _submitted_rate(session, None, now, seconds)
     refused = yield session.store.refusals.total()
     return statistics(
         jobs,
@@ -135,19 +134,32 @@ def _ended(session: Session, now: datetime, seconds: float) -> Script[tuple[list
 
 
 def _submitted_rate(
-    session: Session, filter: JobFilter, now: datetime, seconds: float
+    session: Session, queue: str | None, now: datetime, seconds: float
 ) -> Script[float]:
-    """Return jobs a second, over the whole window or the last part of it that has enough jobs.
-
-    The store counts jobs one by one, so a busy store should only count those of a short time.
-    """
+    """Return jobs a second, over the whole window or the last part of it that has enough jobs."""
     span = min(STATS_WINDOW_MIN, seconds)
     while True:
-        since = now - timedelta(seconds=span)
-        count: int = yield session.store.reader.count(replace(filter, created_after=since))
-        if count >= STATS_SAMPLE_MAX or span >= seconds:
-            return count / span
+        found = yield from _submitted(session, queue, now, span)
+        if found.jobs >= STATS_SAMPLE_MAX or span >= seconds:
+            return found.jobs / found.seconds
         span = min(span * GROWTH, seconds)
+
+
+def _submitted(
+    session: Session, queue: str | None, now: datetime, seconds: float
+) -> Script[Submitted]:
+    """Count what was submitted in the last *seconds*.
+
+    The store counts jobs one by one, and within minutes there may be a million. So what was
+    submitted in a longer time is the difference of two totals, wherever one is known for its start.
+    """
+    if seconds >= STATS_COUNTED_MAX:
+        found = yield from read_submitted(session, queue, now, seconds)
+        if found is not None:
+            return found
+    filter = JobFilter(queue=queue, created_after=now - timedelta(seconds=seconds))
+    count: int = yield session.store.reader.count(filter)
+    return Submitted(count, seconds)
 
 
 def _age(at: datetime | None, now: datetime) -> float | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -20,11 +21,13 @@ from fencepost.core.stats.series import (
     decode_sample,
     lines,
     span_of,
+    submitted_since,
 )
 from fencepost.core.values.times import Duration, parse_duration
 
 if TYPE_CHECKING:
     from fencepost.actions.session import Session
+    from fencepost.core.stats.series import LaneTotals
     from fencepost.store.interface.records.series import SeriesRow
 
 
@@ -50,6 +53,29 @@ def read_lines(
     rows: list[SeriesRow] = yield session.store.series.read(span.stored, span.since, now)
     decoded = [(row.at, decode_sample(row.body)) for row in rows if _is_readable(row)]
     return lines(Samples(decoded, span), metrics, name_of, is_named=is_named)
+
+
+class Submitted(NamedTuple):
+    """How many jobs were submitted, and for how many seconds before now that is."""
+
+    jobs: int
+    seconds: float
+
+
+def read_submitted(
+    session: Session, queue: str | None, now: datetime, seconds: float
+) -> Script[Submitted | None]:
+    """Return what was submitted in about so many seconds; None without a sample of their start."""
+    step = span_of(seconds, None, now).stored
+    since = now - timedelta(seconds=seconds)
+    rows: list[SeriesRow] = yield session.store.series.read(
+        step, since - timedelta(seconds=step), since
+    )
+    for row in filter(_is_readable, rows):
+        totals: list[LaneTotals] = yield session.store.series.totals()
+        count = submitted_since(decode_sample(row.body), totals, queue)
+        return None if count is None else Submitted(count, (now - row.at).total_seconds())
+    return None
 
 
 def _is_readable(row: SeriesRow) -> bool:

@@ -48,6 +48,11 @@ class LaneTotals(msgspec.Struct, frozen=True, gc=False):
         """Return how many jobs are or were in a terminal state."""
         return self.counts.get(state, 0) + self.pruned.get(state, 0)
 
+    @property
+    def submitted(self) -> int:
+        """How many jobs there were, in all."""
+        return sum(self.counts.values()) + sum(self.pruned.values())
+
 
 class LaneSample(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """One queue and type at one time."""
@@ -107,7 +112,7 @@ def _lane(totals: LaneTotals, ended: Sequence[EndedJob]) -> LaneSample:
     return LaneSample(
         totals.queue,
         totals.type,
-        sum(totals.counts.values()) + sum(totals.pruned.values()),
+        totals.submitted,
         totals.total(State.COMPLETED),
         totals.total(State.FAILED),
         totals.total(State.DEAD_LETTER),
@@ -117,6 +122,20 @@ def _lane(totals: LaneTotals, ended: Sequence[EndedJob]) -> LaneSample:
         histogram(waits(ended)),
         histogram(runs(ended)),
     )
+
+
+def submitted_since(
+    before: Sample, totals: Iterable[LaneTotals], queue: str | None = None
+) -> int | None:
+    """Return how many jobs were submitted after a sample, to one queue or to all.
+
+    None if the sample has not every queue and type.
+    """
+    if before.is_folded:
+        return None
+    known = {(lane.queue, lane.type): lane.enqueued for lane in before.lanes}
+    wanted = [each for each in totals if queue in (None, each.queue)]
+    return sum(max(each.submitted - known.get((each.queue, each.type), 0), 0) for each in wanted)
 
 
 def bucket_of(seconds: float) -> int:
