@@ -12,24 +12,23 @@ from hypothesis import strategies as st
 from fencepost.core.bounds import SERIES_LANES_MAX, SERIES_LINES_MAX
 from fencepost.core.job.lifecycle import State
 from fencepost.core.stats.attention import slow
+from fencepost.core.stats.lines import Line, Samples, SeriesMetric, choice, lines, span_of
 from fencepost.core.stats.series import (
+    FINEST,
+    SOURCES,
+    STEPS,
     LaneSample,
     LaneTotals,
-    Line,
     Sample,
-    Samples,
-    SeriesMetric,
     aligned,
     bucket_of,
-    choice,
+    decode_counts,
     decode_sample,
     encode_sample,
     histogram,
-    lines,
     merged,
     percentile,
     sample,
-    span_of,
     submitted_since,
 )
 
@@ -153,6 +152,12 @@ def test_a_coarse_sample_has_the_last_totals_the_highest_depths_and_all_times() 
     assert both.lanes == [lane(completed=8, depth=9, wait={3: 3, 4: 1}), lane("gone")]
     assert both.oldest == {"q": 5.0}
     assert decode_sample(encode_sample(both)) == both
+    counts = decode_counts(encode_sample(both))
+    assert [(each.queue, each.completed, each.depth) for each in counts.lanes] == [
+        ("q", 8, 9),
+        ("gone", 0, 0),
+    ]
+    assert (counts.oldest, counts.is_folded) == ({"q": 5.0}, False)
 
 
 def test_a_sample_is_bounded_and_says_so() -> None:
@@ -166,16 +171,24 @@ def test_a_sample_is_bounded_and_says_so() -> None:
     assert many[0].values[5] == 299
 
 
+def test_a_coarse_step_is_merged_from_one_that_is_kept_for_so_long() -> None:
+    assert set(SOURCES) == set(STEPS) - {FINEST}
+    for step, source in SOURCES.items():
+        assert step % source == 0
+        assert STEPS[source] >= step
+
+
 @pytest.mark.parametrize(
     ("window", "step", "stored", "points", "count"),
     [
         (600, None, 10, 10, 60),
-        (3600, None, 10, 30, 120),
+        (3600, None, 30, 30, 120),
         (3601, None, 60, 60, 61),
-        (43_200, None, 60, 360, 120),
-        (86_400, None, 600, 1200, 72),
-        (604_800, None, 600, 5400, 112),
-        (3600, 25, 10, 30, 120),
+        (21_600, None, 180, 180, 120),
+        (43_200, None, 180, 360, 120),
+        (86_400, None, 1200, 1200, 72),
+        (604_800, None, 5400, 5400, 112),
+        (3600, 25, 30, 30, 120),
         (3600, 60, 60, 60, 60),
         (604_800, 10, 600, 600, 1008),
     ],

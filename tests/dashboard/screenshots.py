@@ -12,7 +12,7 @@ import random
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -46,6 +46,7 @@ PAGES = {
 ON_PHONES = ("overview", "jobs", "job", "dead-letters", "flow", "queues", "workers")
 HOUR = 3600
 STEP = 10
+CHART_STEP = 30
 RUSH = 200
 LANES = {
     ("payments", "capture_payment"): (14, 0.03),
@@ -74,7 +75,7 @@ def record_hour(shop: Any) -> None:
         return
     core: Any = importlib.import_module("fencepost.core.stats.series")
     row: Any = importlib.import_module("fencepost.store.interface.records.series").SeriesRow
-    rng, rows = random.Random(7), []
+    rng, samples = random.Random(7), []
     counted = {name: [0, 0] for name in LANES}
     now = core.aligned(shop.app.session.clock.now(), STEP)
     for place in range(HOUR // STEP):
@@ -106,8 +107,20 @@ def record_hour(shop: Any) -> None:
             lanes.append(lane)
         sample = core.Sample(lanes, {"payments": 1.0 + late})
         at = now - timedelta(seconds=HOUR - STEP * (place + 1))
-        rows.append(row(at, core.encode_sample(sample)))
-    store.run(store.series.record(STEP, rows, HOUR))
+        samples.append((at, sample))
+    # The chart of an hour reads merged samples.
+    for step, some in ((STEP, samples), (CHART_STEP, _merged(core, samples))):
+        rows = [row(at, core.encode_sample(each)) for at, each in some]
+        store.run(store.series.record(step, rows, HOUR))
+
+
+def _merged(core: Any, samples: list[tuple[datetime, Any]]) -> Iterator[tuple[datetime, Any]]:
+    some = []
+    for at, sample in samples:
+        some.append(sample)
+        if at == core.aligned(at, CHART_STEP):
+            yield at, core.merged(some)
+            some = []
 
 
 def _depth(usual: float, place: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ from tests.http.conftest import Caller
 
 from fencepost import App
 from fencepost.core.job.timeouts import Retention
+from fencepost.core.stats.series import aligned, decode_sample
 from fencepost.maintenance import Maintenance
 from fencepost.maintenance.series import Sampler
+from fencepost.store.interface.records.series import SeriesRow
 from fencepost.testing.clock import FakeClock
 
 
@@ -114,3 +117,31 @@ async def test_the_leader_samples_and_merges_as_time_goes_by(
     assert all(5 <= each <= 7 for each in known), known
     fine = await api.get("/v1/series?metric=completed&window=10m&step=10s")
     assert sum(fine["series"][0]["values"]) in range(57, 62)
+
+
+async def test_what_a_leader_has_not_merged_the_next_one_merges(
+    app: App, api: Caller, clock: FakeClock
+) -> None:
+    """A store that is used by day: what was sampled before the evening is not lost."""
+    store = app.session.store
+    sampler = Sampler(store)
+    clock.advance(25)
+    start = clock.now() - timedelta(seconds=20)
+
+    async def stored(step: int) -> list[SeriesRow]:
+        return await store.run_async(store.series.read(step, start, clock.now()))
+
+    for _ in range(12):
+        await run(api, 1, "a")
+        clock.advance(7)
+        await sampler.step()
+    assert await stored(600) == [], "ten minutes have not passed"
+    total = decode_sample((await stored(10))[-1].body).lanes[0].completed
+    clock.advance("14h")
+    assert await Sampler(store).step() > 0
+    for step in (600, 5_400):
+        (row,) = await stored(step)
+        assert row.at == aligned(start, step) + timedelta(seconds=step)
+        (lane,) = decode_sample(row.body).lanes
+        assert lane.completed == sum(lane.wait.values()) == total
+    assert await Sampler(store).step() == 1, "all that is left to write is the sample of now"

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, field
 
-from fencepost.core.stats.series import Line, SeriesMetric
+from fencepost.core.stats.lines import Line, SeriesMetric
 from fencepost.wire.terms import QueryDuration, QueueName, Strict, TypeName
 
 MetricName = Annotated[str, Meta(extra_json_schema={"enum": list(SeriesMetric)})]

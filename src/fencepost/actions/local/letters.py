@@ -16,8 +16,8 @@ from fencepost.core.filter import PageRequest
 from fencepost.core.fingerprints import LetterMark, grouped, mark_of
 from fencepost.core.stats import attention
 from fencepost.core.stats.attention import Item, Paused
+from fencepost.core.stats.lines import SeriesMetric, choice
 from fencepost.core.stats.overview import Finding, QueueView, WorkerInfo
-from fencepost.core.stats.series import SeriesMetric, choice
 
 if TYPE_CHECKING:
     from fencepost.actions.session import Session

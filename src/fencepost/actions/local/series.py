@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,17 +11,23 @@ import msgspec
 
 from fencepost.actions.backend import Script
 from fencepost.core.bounds import STATS_WINDOW_MIN
-from fencepost.core.stats.series import (
-    FINEST,
-    LONGEST,
+from fencepost.core.stats.lines import (
+    TIMES,
     Choose,
     Line,
     Samples,
     SeriesMetric,
     Span,
-    decode_sample,
     lines,
     span_of,
+)
+from fencepost.core.stats.series import (
+    FINEST,
+    LONGEST,
+    STEPS,
+    SampleCounts,
+    decode_counts,
+    decode_sample,
     submitted_since,
 )
 from fencepost.core.values.times import Duration, parse_duration
@@ -51,8 +58,20 @@ def read_lines(
     """Return a line for each metric and name."""
     now = session.clock.now()
     rows: list[SeriesRow] = yield session.store.series.read(span.stored, span.since, now)
-    decoded = [(row.at, decode_sample(row.body)) for row in rows if _is_readable(row)]
-    return lines(Samples(decoded, span), metrics, name_of, is_named=is_named)
+    has_times = any(metric in TIMES for metric in metrics)
+    decode = decode_sample if has_times else decode_counts
+    return lines(Samples(_readable(rows, decode), span), metrics, name_of, is_named=is_named)
+
+
+def _readable(
+    rows: Iterable[SeriesRow], decode: Callable[[bytes], SampleCounts]
+) -> list[tuple[datetime, SampleCounts]]:
+    """Return the samples that this version can read: a newer one may write others."""
+    found = []
+    for row in rows:
+        with suppress(msgspec.MsgspecError):
+            found.append((row.at, decode(row.body)))
+    return found
 
 
 class Submitted(NamedTuple):
@@ -66,22 +85,13 @@ def read_submitted(
     session: Session, queue: str | None, now: datetime, seconds: float
 ) -> Script[Submitted | None]:
     """Return what was submitted in about so many seconds; None without a sample of their start."""
-    step = span_of(seconds, None, now).stored
+    step = min(each for each, kept in STEPS.items() if kept >= seconds)
     since = now - timedelta(seconds=seconds)
     rows: list[SeriesRow] = yield session.store.series.read(
         step, since - timedelta(seconds=step), since
     )
-    for row in filter(_is_readable, rows):
+    for at, sample in _readable(rows, decode_counts):
         totals: list[LaneTotals] = yield session.store.series.totals()
-        count = submitted_since(decode_sample(row.body), totals, queue)
-        return None if count is None else Submitted(count, (now - row.at).total_seconds())
+        count = submitted_since(sample, totals, queue)
+        return None if count is None else Submitted(count, (now - at).total_seconds())
     return None
-
-
-def _is_readable(row: SeriesRow) -> bool:
-    """Return whether this version can read a row: a newer one may write others."""
-    try:
-        decode_sample(row.body)
-    except msgspec.MsgspecError:
-        return False
-    return True

@@ -18,8 +18,8 @@ from fencepost.core.bounds import (
 )
 from fencepost.core.fingerprints import Group
 from fencepost.core.job.lifecycle import LIVE
+from fencepost.core.stats.lines import Line
 from fencepost.core.stats.overview import Finding, QueueView, WorkerInfo, explain_unserved
-from fencepost.core.stats.series import Line
 
 Kind = Literal["queue", "type", "group", "worker", "store"]
 ORPHANED = "orphaned_leases"

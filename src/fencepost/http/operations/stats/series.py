@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fencepost.actions.local.series import read_lines, read_span
 from fencepost.core.filter import make_filter
-from fencepost.core.stats.series import SeriesMetric, choice
+from fencepost.core.stats.lines import SeriesMetric, choice
 from fencepost.core.values.names import check_choice
 from fencepost.http.operations.jobs import duration_of
 from fencepost.http.request.call import Call, Nothing, Reply
