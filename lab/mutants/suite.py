@@ -26,6 +26,8 @@ from lab.mutants.suites import NAMES, arguments, needs_server
 ROOT = Path(__file__).parent.parent.parent
 TIMEOUT = 240.0
 """Seconds for one suite; it takes some, and a mutant that hangs is not caught by it."""
+ROOMY = {"max_connections": "300"}
+"""Several mutants at once share a server."""
 
 
 class Verdict(StrEnum):
@@ -102,7 +104,7 @@ def _server(stack: ExitStack) -> str:
     """Return the URL of a server for the children."""
     server = given()
     if server is None:
-        server = stack.enter_context(PostgresServer(next(iter(sources()), None)))
+        server = stack.enter_context(PostgresServer(next(iter(sources()), None), settings=ROOMY))
     return server.url()
 
 

@@ -121,6 +121,31 @@ def test_what_a_handler_forks_does_not_keep_the_record_of_its_worker(tmp_path: P
             assert not record.has_started("of the child")
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_that_this_process_forks_lets_go_of_the_lock(tmp_path: Path) -> None:
+    """C41: the same once more without a second interpreter, in which a mutant would not be."""
+    record = StartRecord(tmp_path, "w1", slots=1, lease_ttl=30.0, live=list)
+    answers, answer = os.pipe()
+    wait, end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(answer, b"ready")
+        os.close(end)
+        os.read(wait, 1)
+        os._exit(0)
+    try:
+        assert os.read(answers, 5) == b"ready"
+        record.close(is_empty=False)
+        with dead_record(record.path) as found:
+            assert found is not None, "the child, which lives, keeps it locked"
+    finally:
+        os.close(end)
+        os.waitpid(child, 0)
+        for each in (answers, answer, wait):
+            os.close(each)
+
+
 def test_a_token_that_was_being_written_has_not_started(tmp_path: Path) -> None:
     held = Held(tmp_path)
     held.start("1.a")

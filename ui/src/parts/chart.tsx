@@ -56,7 +56,7 @@ function options(Plot: typeof uPlot, box: HTMLElement, props: Props, width: numb
   const time = (at: number) => (span > 86_400 ? day(at * 1000) : clock(at * 1000).slice(0, 5));
   return {
     width, height: HEIGHT, padding: [8, 20, 0, 0], legend: { show: false }, cursor: { points: { size: 6 }, drag: { x: false, y: false } },
-    scales: { x: { time: false, range: (_, low, high) => (props.kind === "bars" ? [low - props.step / 2, high + props.step / 2] : [low, high]) }, y: props.isLog ? { distr: 3, range: (_, low, high) => powersAround(low, high) } : { range: (_, __, high) => [0, Math.max(high * 1.15, 1)] } },
+    scales: { x: { time: false, range: (_, low, high) => (props.kind === "bars" ? [low - props.step / 2, high + props.step / 2] : [low, high]) }, y: props.isLog ? { distr: 3, range: (_, low, high) => powersAround(low, high) } : { range: (_, __, high) => [0, high > 0 ? high * 1.15 : 1] } },
     axes: [
       { stroke: axis.line, grid: { show: false }, ticks: { show: false }, size: 24, space: 72, incrs: ROUND, font: "11px Inter, system-ui, sans-serif", values: (_, at) => at.map(time) },
       { stroke: axis.line, grid: { stroke: axis.fill, width: 1, filter: (_, at) => at.map((value) => (props.isLog && !isPower(value) ? null : value)) }, ticks: { show: false }, size: props.isLog ? 48 : 36, space: 36, font: "11px Inter, system-ui, sans-serif",

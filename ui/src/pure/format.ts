@@ -96,7 +96,11 @@ export function percent(share: number): string {
 }
 
 /** How many a minute: 4,812, 61, 4.6, 0.1. */
-export const pace = (aMinute: number) => (Number.isInteger(aMinute) || aMinute >= 10 ? count(Math.round(aMinute)) : aMinute.toFixed(1));
+export function pace(aMinute: number): string {
+  if (Number.isInteger(aMinute) || aMinute >= 10) return count(Math.round(aMinute));
+  // A quarter is not 0.3: the lines of a chart would lie at uneven distances.
+  return aMinute < 1 ? String(Number(aMinute.toPrecision(2))) : aMinute.toFixed(1);
+}
 
 /** Of a log scale: 10 ms, 100 ms, 1 s, 10 s. */
 export const powerOfTen = (seconds: number) => (seconds < 0.999 ? `${count(Math.round(seconds * 1000))} ms` : `${count(Math.round(seconds))} s`);

@@ -71,7 +71,7 @@ def needs_attention(
     whole = queues is None
     return attention.ordered(
         [
-            *attention.rising(grouped(marks, now)),
+            *attention.rising(grouped(marks, now), now),
             *attention.unserved(views, workers),
             *(attention.orphaned(findings) if whole else ()),
             *attention.slow(waits, span.start, float(span.step)),

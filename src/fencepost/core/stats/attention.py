@@ -16,7 +16,7 @@ from fencepost.core.bounds import (
     WAIT_POINTS_MIN,
     WORKER_QUIET,
 )
-from fencepost.core.fingerprints import Group
+from fencepost.core.fingerprints import HOUR, Group
 from fencepost.core.job.lifecycle import LIVE
 from fencepost.core.stats.lines import Line
 from fencepost.core.stats.overview import Finding, QueueView, WorkerInfo, explain_unserved
@@ -54,7 +54,7 @@ class Paused(msgspec.Struct, frozen=True):
     at: datetime
 
 
-def rising(groups: Iterable[Group]) -> Iterator[Item]:
+def rising(groups: Iterable[Group], now: datetime) -> Iterator[Item]:
     """Yield the groups of dead letters that grow far faster than usual."""
     for group in groups:
         if group.is_rising:
@@ -62,7 +62,7 @@ def rising(groups: Iterable[Group]) -> Iterator[Item]:
             yield Item(
                 code="dead_letters_rising",
                 level="now",
-                since=group.first_at,
+                since=max(group.first_at, now - HOUR),
                 count=group.trend[-1],
                 target=Target("group", group.id),
                 text=(
