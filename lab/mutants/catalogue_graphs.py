@@ -11,7 +11,7 @@ CORE = "fencepost.core"
 POSTGRES = "fencepost.store.postgres"
 SQL = f"{POSTGRES}.schema/*.sql"
 SQL_RULE = "tests/store/postgres/test_dependents.py"
-"""Holds the copy of the rule in SQL against core."""
+"""Holds the copy of the rule in SQL against core, and has two count at once."""
 PLANS = "tests/store/postgres/test_fans.py::test_a_plan_that_was_made_for_few_jobs_is_good_for_many"
 
 
@@ -149,7 +149,7 @@ KEPT_BY_POSTGRES = (
         "of two that end at once neither is the last",
         "where seq = any (p_seqs) and slot is null\n  order by seq for update;",
         "where seq = any (p_seqs) and slot is null;",
-        "TestRacingDependencies",
+        SQL_RULE,
     ),
     Mutant(
         "postgres-looks-before-the-locks",

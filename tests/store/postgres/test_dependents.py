@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import NamedTuple
 
+import psycopg
 import pytest
-from tests.store.postgres.blocking import settlement
+from tests.store.postgres.blocking import answer, apart, open_transaction, see_waiting, settlement
 
 from fencepost.core.flows.dependencies import Dependencies, Mode
 from fencepost.core.flows.dependents import MET, judge, step
@@ -231,3 +232,27 @@ def test_core_judges_one_by_one_as_it_judges_all(mode: Mode) -> None:
             whole.missing,
             whole.failed_dependency is None,
         )
+
+
+def test_of_two_parents_that_end_at_once_the_second_sees_that_it_is_the_last(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    """Each counts one of two down; whoever has waited for the other looks again."""
+    parents = enqueue(store, [NewJob(type="parent")] * 2)
+    (child,) = enqueue(store, [NewJob(type="child", after=Dependencies(tuple(parents)))])
+    number = "(select seq from fencepost.submissions where id = %s)"
+    count_down = f"select fencepost.count_down(null, array[{number}], array[1])"
+
+    def second() -> object:
+        with psycopg.connect(postgres_url) as connection:
+            return connection.execute(count_down, (child,)).fetchone()
+
+    with open_transaction(postgres_url) as first:
+        assert first.execute(count_down, (child,)).fetchone() == (None,)
+        later = apart(second)
+        see_waiting(postgres_url)
+        first.commit()
+        assert child in str(answer(later))
+    (job,) = store.run(store.reader.get([child]))
+    assert job is not None
+    assert job.state is State.SCHEDULED
