@@ -97,11 +97,11 @@ def test_what_a_handler_forks_does_not_keep_the_record_of_its_worker(tmp_path: P
         "from pathlib import Path\n"
         "from fencepost.worker.starts import StartRecord\n"
         "record = StartRecord(Path(sys.argv[1]), 'w1', slots=1, lease_ttl=30.0, live=list)\n"
+        "record.add('1.a')\n"
         "if os.fork() == 0:\n"
         "    print(record.add('of the child'), flush=True)\n"
         "    sys.stdin.read()\n"
         "else:\n"
-        "    record.add('1.a')\n"
         "    signal.pause()\n"
     )
     command = [sys.executable, "-c", program, str(tmp_path)]
