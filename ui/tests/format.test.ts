@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { age, count, duration, percent, rate, relative, sentence, shortIds, withoutCommand } from "../src/pure/format";
+import { age, count, duration, pace, percent, rate, relative, sentence, shortIds, withoutCommand } from "../src/pure/format";
 import { withTimes } from "../src/pure/words";
 
 describe("numbers and times as people read them", () => {
@@ -28,6 +28,7 @@ describe("numbers and times as people read them", () => {
   it("keeps small shares and rates readable", () => {
     expect([0, 0.004, 0.613, 1].map(percent)).toEqual(["0 %", "under 1 %", "61 %", "100 %"]);
     expect([0, 0.01, 80.2].map(rate)).toEqual(["0", "0.6", "4,812"]);
+    expect([0, 0.05, 0.25, 1, 1.26, 12.4, 4812].map(pace)).toEqual(["0", "0.05", "0.25", "1", "1.3", "12", "4,812"]);
     expect(sentence("")).toBe("");
   });
 });
