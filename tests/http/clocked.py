@@ -29,6 +29,8 @@ class WatchedStore(MemoryStore):
         self.calls = 0
         self.trouble: Exception | None = None
         self.gate: asyncio.Event | None = None
+        self.way_back: asyncio.Event | None = None
+        """Holds up what was read, when others may write already."""
 
     async def run_async(self, operation: Operation[Any]) -> Any:
         if operation.is_a(self._watched):
@@ -37,4 +39,8 @@ class WatchedStore(MemoryStore):
                 await self.gate.wait()
             if self.trouble is not None:
                 raise self.trouble
+            found = await super().run_async(operation)
+            if self.way_back is not None:
+                await self.way_back.wait()
+            return found
         return await super().run_async(operation)

@@ -17,6 +17,7 @@ from fencepost.clock import Clock
 from fencepost.core.access.bounds import (
     TOKEN_CACHE_SECONDS,
     TOKEN_LOOK_SECONDS,
+    TOKEN_LOOKS_RATE,
     TOKEN_RECHECK_SECONDS,
     TOKEN_STALE_SECONDS,
     TOKENS_MAX,
@@ -65,6 +66,7 @@ class Authenticator:
         self._is_local = is_local
         self._tokens = RecordCache(session, lambda store: store.access.tokens())
         self._sessions = RecordCache(session, lambda store: store.access.sessions())
+        self._looks = Bucket.full(TOKEN_LOOKS_RATE, self._clock.monotonic())
         self._buckets: dict[str, Bucket] = {}
         self._known: dict[bytes, Known] = {}
         self._known_of: dict[str, TokenRecord] = {}
@@ -169,12 +171,15 @@ class Authenticator:
         return Known(record, Principal.of(record))
 
     async def _find(self, presented: str, tokens: dict[str, TokenRecord]) -> TokenRecord | None:
-        """Return the record of a token; one that was just created is read again."""
+        """Return the record of a token, also of one that was created a moment ago."""
         token_id = id_in(presented)
         if token_id is None:
             return None
         if token_id not in tokens:
-            tokens = await self._tokens.read(TOKEN_LOOK_SECONDS)
+            # A stranger who tries one after another does not have the store read each time.
+            self._looks, wait = self._looks.take(TOKEN_LOOKS_RATE, self._clock.monotonic())
+            read = self._tokens.read(TOKEN_LOOK_SECONDS) if wait else self._tokens.read_anew()
+            tokens = await read
         return tokens.get(token_id)
 
     def _count(self, record: TokenRecord) -> None:
@@ -223,6 +228,16 @@ class RecordCache(Generic[R]):
         Raises StoreUnavailableError if they cannot be read, and those read before are too old.
         """
         if not self._is_fresh(max_age):
+            await self._refresh()
+        return self._records
+
+    async def read_anew(self) -> dict[str, R]:
+        """Return records of which none was read before now, unless the store does not answer.
+
+        A read that is under way may have begun too early.
+        """
+        now = self._clock.monotonic()
+        while max(self._read_at, self._failed_at) < now:
             await self._refresh()
         return self._records
 

@@ -23,7 +23,9 @@ TOKEN_RECHECK_SECONDS: Final = 1.0
 """How often it checks the token of a waiting request. With the age of the tokens at first, and a
 poll until the request notices, this takes four of the five seconds."""
 TOKEN_LOOK_SECONDS: Final = 1.0
-"""How often a server reads the tokens again for an unknown token, or after a failure."""
+"""How often a server reads the tokens again after a failure, and for unknown ones beyond this:"""
+TOKEN_LOOKS_RATE: Final = 10.0
+"""So many unknown tokens a second are looked up at once: they may have been made just now."""
 TOKEN_STALE_SECONDS: Final = 60.0
 """How long it uses them while the store is unavailable."""
 SESSION_SECONDS: Final = 7 * 86_400.0
