@@ -185,6 +185,22 @@ MUTANTS = (
         AUTHENTICATION,
     ),
     _mutant(
+        "new-token-is-unknown-for-a-second",
+        "a token that was just made is refused where tokens were read a moment before",
+        "http.authentication",
+        "if wait else self._tokens.read_anew()",
+        "if True else self._tokens.read_anew()",
+        AUTHENTICATION,
+    ),
+    _mutant(
+        "new-token-joins-an-old-read",
+        "a token that is made while tokens are read is refused",
+        "http.authentication",
+        "        while max(self._read_at, self._failed_at) < now:\n",
+        "        if max(self._read_at, self._failed_at) < now:\n",
+        AUTHENTICATION,
+    ),
+    _mutant(
         "last-revocation-opens-the-door",
         "when the last token is revoked, everybody on this machine is let in",
         "http.authentication",
