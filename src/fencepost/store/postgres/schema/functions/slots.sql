@@ -14,6 +14,8 @@ set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
   t timestamptz;
   v_got bigint[];
+  v_freed bigint[];
+  has_filled boolean;
 begin
   if coalesce(cardinality(p_slots), 0) = 0 then
     return;
@@ -37,27 +39,32 @@ begin
   -- done.
   with noted as (
     delete from fencepost.freed_slots n where n.slot = any (v_got) returning n.slot, n.freed
-  ), freed as (
-    select x.slot, sum(x.freed) as count from (
-      select * from noted union all select * from unnest(p_slots, p_freed) as u(slot, freed)
-    ) as x
-    where (x.slot in (select unnest(v_got))) is true group by x.slot having sum(x.freed) > 0
   )
-  update fencepost.slots s set active = s.active - freed.count from freed
-  where s.slot = any (array[freed.slot]);
-  -- As many as the first blocked job allows; one behind it may allow more.
+  select array_agg(x.slot), array_agg(x.freed) into v_got, v_freed from (
+    select u.slot, sum(u.freed) as freed from (
+      select g as slot, 0 as freed from unnest(v_got) as g
+      union all select * from noted
+      union all select * from unnest(p_slots, p_freed) as given(slot, freed)
+      where (given.slot in (select unnest(v_got))) is true
+    ) as u group by u.slot
+  ) as x;
   loop
-    return query select * from fencepost.fill_slots(t, v_got);
-    exit when not found;
+    return query select * from fencepost.fill_slots(t, v_got, v_freed);
+    has_filled := found;
+    -- As many were taken as the first blocked job of a slot allowed; one behind it may allow more.
+    v_got := array(
+      select s.slot from fencepost.slots s
+      where s.slot = any (v_got) and s.active < (
+        select k.max_running from fencepost.pending p
+        join fencepost.keyed_jobs k on k.seq = any (array[p.seq])
+        where p.slot = s.slot order by p.priority, p.run_at, p.seq limit 1
+      )
+    );
+    exit when v_got = '{}' or not has_filled;
+    v_freed := null;
   end loop;
   -- A job was skipped, since another transaction has locked it, which may leave it there.
-  insert into fencepost.freed_slots(slot, freed)
-  select s.slot, 0 from fencepost.slots s
-  where s.slot = any (v_got) and s.active < (
-    select k.max_running from fencepost.pending p
-    join fencepost.keyed_jobs k on k.seq = any (array[p.seq])
-    where p.slot = s.slot order by p.priority, p.run_at, p.seq limit 1
-  );
+  insert into fencepost.freed_slots(slot, freed) select x, 0 from unnest(v_got) as x;
 end $$;
 
 -- Lock the rows of slots, which are made if they are new; returns those that no other transaction
@@ -78,20 +85,22 @@ begin
   );
 end $$;
 
--- Make the first blocked jobs of these slots ready, as many as the first of each allows. The rows
--- of the slots are locked.
-create or replace function fencepost.fill_slots(t timestamptz, p_slots bigint[])
+-- Make the first blocked jobs of these slots ready, as many as the first of each allows, after
+-- p_freed jobs have left each. The rows of the slots are locked; one that as many jobs have left as
+-- came to it is not written.
+create or replace function fencepost.fill_slots(t timestamptz, p_slots bigint[], p_freed bigint[])
 returns table(seq bigint, id uuid, lane integer) language plpgsql as $$
 #variable_conflict use_column
 begin
   return query
   with had as materialized (
-    select s.slot, s.active, (
+    select s.slot, s.active - coalesce(x.freed, 0) as active, (
       select k.max_running from fencepost.pending p
-    join fencepost.keyed_jobs k on k.seq = any (array[p.seq])
+      join fencepost.keyed_jobs k on k.seq = any (array[p.seq])
       where p.slot = s.slot order by p.priority, p.run_at, p.seq limit 1
     ) as most
-    from fencepost.slots s where s.slot = any (p_slots)
+    from unnest(p_slots, p_freed) as x(slot, freed)
+    join fencepost.slots s on s.slot = any (array[x.slot])
   ), line as materialized (
     select had.slot, had.active, first.* from had cross join lateral (
       select p.seq, p.priority, p.run_at from fencepost.pending p
@@ -117,9 +126,14 @@ begin
     select t, gone.seq, t, gone.lane, gone.attempt, gone.lease_version from gone
   ), lowered as (
     select fencepost.lower_mark(x.lane, t) from (select distinct gone.lane from gone) as x
-  ), taken as (
-    update fencepost.slots s set active = s.active + x.count
-    from (select slot, count(*) as count from chosen group by slot) as x
+  ), changed as (
+    update fencepost.slots s set active = s.active + x.more from (
+      select u.slot, sum(u.more) as more from (
+        select chosen.slot, 1 as more from chosen
+        union all select given.slot, -given.freed from unnest(p_slots, p_freed) as given(slot, freed)
+        where given.freed > 0
+      ) as u group by u.slot having sum(u.more) <> 0
+    ) as x
     where s.slot = any (array[x.slot])
   ), counted as (
     insert into fencepost.counters(lane, state, count)
