@@ -193,8 +193,6 @@ REPAIR_ROUNDS: Final = 3
 STATS_WINDOW_MIN: Final = 1.0
 STATS_WINDOW_DEFAULT: Final = 300.0
 STATS_WINDOW_MAX: Final = 86_400.0
-STATS_COUNTED_MAX: Final = 30.0
-"""Jobs that were submitted in a longer time are counted one by one only without samples."""
 STATS_NAMES_MAX: Final = 1_000
 """Queues, or types, in one answer; the smallest of more are added up as ``other``."""
 STATS_SAMPLE_MAX: Final = 2_000

@@ -13,7 +13,6 @@ from fencepost.actions.local.series import Submitted, read_submitted
 from fencepost.actions.local.steps import StoreActions
 from fencepost.core.bounds import (
     ACTIONS_LOOKED_AT,
-    STATS_COUNTED_MAX,
     STATS_SAMPLE_MAX,
     STATS_WINDOW_DEFAULT,
     STATS_WINDOW_MAX,
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
     from fencepost.store.interface.records.crons import CronList
 
 GROWTH = 8
+COUNTED_MAX = 30.0
+"""Jobs that were submitted in more seconds are counted one by one only where no sample is."""
 
 
 class PausableScope(StoreActions):
@@ -153,7 +154,7 @@ def _submitted(
     The store counts jobs one by one, and within minutes there may be a million. So what was
     submitted in a longer time is the difference of two totals, wherever one is known for its start.
     """
-    if seconds >= STATS_COUNTED_MAX:
+    if seconds >= COUNTED_MAX:
         found = yield from read_submitted(session, queue, now, seconds)
         if found is not None:
             return found

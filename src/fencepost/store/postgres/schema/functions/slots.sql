@@ -52,14 +52,7 @@ begin
     return query select * from fencepost.fill_slots(t, v_got, v_freed);
     has_filled := found;
     -- As many were taken as the first blocked job of a slot allowed; one behind it may allow more.
-    v_got := array(
-      select s.slot from fencepost.slots s
-      where s.slot = any (v_got) and s.active < (
-        select k.max_running from fencepost.pending p
-        join fencepost.keyed_jobs k on k.seq = any (array[p.seq])
-        where p.slot = s.slot order by p.priority, p.run_at, p.seq limit 1
-      )
-    );
+    v_got := fencepost.open_slots(v_got);
     exit when v_got = '{}' or not has_filled;
     v_freed := null;
   end loop;
@@ -82,6 +75,20 @@ begin
   return array(
     select s.slot from fencepost.slots s where s.slot = any (p_slots)
     order by s.slot for update skip locked
+  );
+end $$;
+
+-- Return those of p_slots that have room for the first job which waits for them.
+create or replace function fencepost.open_slots(p_slots bigint[]) returns bigint[]
+language plpgsql as $$
+begin
+  return array(
+    select s.slot from fencepost.slots s
+    where s.slot = any (p_slots) and s.active < (
+      select k.max_running from fencepost.pending p
+      join fencepost.keyed_jobs k on k.seq = any (array[p.seq])
+      where p.slot = s.slot order by p.priority, p.run_at, p.seq limit 1
+    )
   );
 end $$;
 
