@@ -47,8 +47,11 @@ def test_a_failure_may_hold_any_text(postgres_url: str) -> None:
     store.close()
 
 
-def test_a_lease_begins_when_its_job_was_taken(postgres_url: str) -> None:
-    """S0-21: not when the claim read the clock, which may be before the last lease ended."""
+def test_a_lease_begins_when_its_job_was_taken_and_ends_as_it_was_told(postgres_url: str) -> None:
+    """S0-21: not when the claim read the clock, which may be before the last lease ended.
+
+    The answer has one time for all jobs of a claim: nobody may write after what it says.
+    """
     store = PostgresStore(postgres_url)
     store.migrate()
     store.run(store.queue.enqueue([NewJob(type="mail")]))
@@ -66,4 +69,6 @@ def test_a_lease_begins_when_its_job_was_taken(postgres_url: str) -> None:
     assert seen is not None
     assert seen.started_at is not None
     assert seen.started_at >= row[0]
+    assert seen.lease is not None
+    assert seen.lease.expires_at == job.lease.expires_at
     store.close()
