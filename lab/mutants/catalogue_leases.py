@@ -72,21 +72,10 @@ VERSIONS = (
         "a lease begins when its claim read the clock, before the last lease of its job ended",
         SQL,
         (
-            "    t := coalesce(p_terms.now, clock_timestamp());\n",
+            "    t := coalesce(p_terms.now, clock_timestamp());\n    p_terms.started_at := t;\n",
             "",
         ),
         "TestClaiming",
-        "tests/store/postgres/test_claiming.py",
-    ),
-    _mutant(
-        Place.POSTGRES,
-        "lease-outlasts-its-answer",
-        "a lease ends later than its claim has said, by as long as taking its jobs took",
-        SQL,
-        (
-            "      p_terms.started_at + least(v_ttl, v_timeout)",
-            "      t + least(v_ttl, v_timeout)",
-        ),
         "tests/store/postgres/test_claiming.py",
     ),
     _mutant(

@@ -192,9 +192,9 @@ begin
     x.run_ats := null;
     x.scheduled_ats := null;
   else
-    -- Since the claim read the clock, another lease of such a job may have ended. The new one ends
-    -- when the answer says, which has one time for all jobs.
+    -- Since the claim read the clock, another lease of such a job may have ended.
     t := coalesce(p_terms.now, clock_timestamp());
+    p_terms.started_at := t;
     select array_agg(y.attempt + 1 order by y.n),
       array_agg(greatest(y.lease_version + 1, v_first) order by y.n)
     into x.attempts, x.lease_versions
@@ -206,12 +206,11 @@ begin
     v_ttl := coalesce(v_ttl, p_terms.lease_ttl);
     v_timeout := coalesce(v_timeout, p_terms.lease_ttl) + p_terms.timeout_grace;
     insert into fencepost.leases values (
-      p_terms.lease_token, p_part, p_lane, t,
-      p_terms.started_at + least(v_ttl, v_timeout) * interval '1 microsecond', p_terms.worker,
-      x.seqs, x.attempts, x.lease_versions, x.run_ats, x.scheduled_ats, v_ttl,
+      p_terms.lease_token, p_part, p_lane, t, t + least(v_ttl, v_timeout) * interval '1 microsecond',
+      p_terms.worker, x.seqs, x.attempts, x.lease_versions, x.run_ats, x.scheduled_ats, v_ttl,
       t + v_timeout * interval '1 microsecond');
   else
-    perform fencepost.lease_each(p_terms, p_lane, p_part, x, t);
+    perform fencepost.lease_each(p_terms, p_lane, p_part, x);
   end if;
   insert into fencepost.counters(lane, state, count)
   values (p_lane, :SCHEDULED, -x.count), (p_lane, :RUNNING, x.count);
@@ -270,15 +269,16 @@ begin
   return x;
 end $$;
 
--- Lease jobs whose leases have different lengths, all of which start at t: a row for each length.
+-- Lease jobs whose leases have different lengths: a row for each length.
 create or replace function fencepost.lease_each(
-  p_terms fencepost.lease_terms, p_lane integer, p_part integer, x fencepost.taken_jobs,
-  t timestamptz
+  p_terms fencepost.lease_terms, p_lane integer, p_part integer, x fencepost.taken_jobs
 ) returns void language plpgsql as $$
+declare
+  t constant timestamptz := p_terms.started_at;
 begin
   insert into fencepost.leases
   select p_terms.lease_token, p_part + (row_number() over ())::integer - 1, p_lane, t,
-    p_terms.started_at + least(y.lease_ttl, y.timeout) * interval '1 microsecond', p_terms.worker,
+    t + least(y.lease_ttl, y.timeout) * interval '1 microsecond', p_terms.worker,
     array_agg(y.seq order by y.n),
     case when not x.is_plain then array_agg(y.attempt order by y.n) end,
     case when not x.is_plain then array_agg(y.lease_version order by y.n) end,
