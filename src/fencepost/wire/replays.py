@@ -15,7 +15,7 @@ from fencepost.core.bounds import (
 )
 from fencepost.core.job.replay_order import ReplayView
 from fencepost.wire.control import GroupedConditions
-from fencepost.wire.terms import JobId
+from fencepost.wire.terms import NewId
 
 Few = Annotated[int, Meta(ge=1, le=1_000_000)]
 
@@ -23,8 +23,8 @@ Few = Annotated[int, Meta(ge=1, le=1_000_000)]
 class NewReplay(GroupedConditions, frozen=True, kw_only=True):
     """Which dead letters to replay, how fast, and when to stop. No condition: every one."""
 
-    id: JobId | None = None
-    """The id of the replay, so that a request can be repeated: it starts one replay."""
+    id: NewId | None = None
+    """A UUID of version 4 for the replay, so that a request can be repeated: it starts one."""
     patch: dict[str, msgspec.Raw] = field(default_factory=dict)
     """Fields that replace those of each payload. One that is not an object is skipped."""
     sample: Few | None = None

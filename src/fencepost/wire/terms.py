@@ -42,7 +42,7 @@ from fencepost.core.bounds import (
 from fencepost.core.job.idempotency import CRON_KEYS
 from fencepost.core.job.policy import Priority
 from fencepost.core.look import WHERE_PATTERN
-from fencepost.core.values.names import ID_PREFIX_PATTERN, UNPRINTABLE
+from fencepost.core.values.names import ID_PATTERN, ID_PREFIX_PATTERN, UNPRINTABLE
 from fencepost.core.values.times import TEXT_LENGTH_MAX
 from fencepost.wire.bounds import HTTP_WAIT_MAX, WORKER_LENGTH_MAX
 
@@ -194,6 +194,8 @@ Jitter = Literal["full"] | Annotated[float, _schema(minimum=0, exclusiveMaximum=
 Fraction = Annotated[float, _between(0, 1)]
 
 JobId = Annotated[str, _schema(format="uuid")]
+NewId = Annotated[str, _schema(format="uuid", pattern=ID_PATTERN)]
+"""An id that a caller has made."""
 IdPrefix = Annotated[
     str,
     _schema(minLength=1, maxLength=36, pattern=ID_PREFIX_PATTERN, examples=["3f2a"]),

@@ -168,6 +168,8 @@ _CANONICAL = re.compile(
 )
 
 _H = "[0-9A-Fa-f]"
+ID_PATTERN = f"^{_H}{{8}}-{_H}{{4}}-4{_H}{{3}}-[89ABab]{_H}{{3}}-{_H}{{12}}$"
+"""An id, in digits of either case."""
 ID_PREFIX_PATTERN = (
     f"^({_H}{{1,32}}|{_H}{{8}}-({_H}{{0,4}}|{_H}{{4}}-({_H}{{0,4}}|{_H}{{4}}-"
     f"({_H}{{0,4}}|{_H}{{4}}-{_H}{{0,12}}))))$"

@@ -55,7 +55,7 @@ async def start_replay(call: Call[NewReplay, Nothing]) -> Reply:
         check_json(Body(bytes(raw)))
     fresh = id_text(call.session.clock.new_id()) if body.id is None else body.id
     if not is_id(fresh):
-        raise InvalidJobError("the id of a replay is a UUID")
+        raise InvalidJobError("the id of a replay is a UUID of version 4")
     asked = await call.run_apart(replays.order(fresh, call.principal, _options(body)))
     check_expected(asked.total, body.expected)
     call.detail |= {"id": asked.id, "count": asked.total}
