@@ -145,3 +145,19 @@ async def test_what_a_leader_has_not_merged_the_next_one_merges(
         (lane,) = decode_sample(row.body).lanes
         assert lane.completed == sum(lane.wait.values()) == total
     assert await Sampler(store).step() == 1, "all that is left to write is the sample of now"
+
+
+async def test_a_sample_that_this_version_cannot_read_holds_up_no_merging(
+    app: App, clock: FakeClock
+) -> None:
+    """Of a newer version, which was rolled back."""
+    store = app.session.store
+    clock.advance(25)
+    now = aligned(clock.now(), 10)
+    await store.run_async(store.series.record(10, [SeriesRow(now, b"of the future")], 3_600.0))
+    sampler = Sampler(store)
+    for _ in range(7):
+        clock.advance(10)
+        await sampler.step()
+    rows = await store.run_async(store.series.read(60, now, clock.now()))
+    assert [row.at for row in rows] == [aligned(clock.now(), 60)]

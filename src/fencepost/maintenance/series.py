@@ -7,7 +7,10 @@ merged, the next leader merges.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime, timedelta
+
+import msgspec
 
 from fencepost.core.bounds import SERIES_LOOK, SERIES_SAMPLE_MAX
 from fencepost.core.stats.series import (
@@ -74,8 +77,9 @@ class Sampler:
         finer: dict[datetime, list[Sample]] = {}
         for row in await self._read(SOURCES[step], last, at):
             end = aligned(row.at - timedelta.resolution, step) + timedelta(seconds=step)
-            finer.setdefault(end, []).append(decode_sample(row.body))
-        return [SeriesRow(end, encode_sample(merged(some))) for end, some in finer.items()]
+            with suppress(msgspec.MsgspecError):  # a newer version may have written it
+                finer.setdefault(end, []).append(decode_sample(row.body))
+        return [SeriesRow(end, encode_sample(merged(some))) for end, some in finer.items() if some]
 
     async def _last(self, step: int, at: datetime) -> datetime:
         """Return the time of the newest row of a step, which a leader before may have written.
